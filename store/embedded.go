@@ -1,0 +1,40 @@
+package store
+
+import (
+	"context"
+	"net"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// embedded is a server in this process: it holds its data in memory and is gone with Close.
+type embedded struct {
+	server *miniredis.Miniredis
+	client *redis.Client
+}
+
+// OpenEmbedded returns a Store with a server of its own inside this process, for a first try, for development and for
+// tests. It opens no socket, so that it works in a testing/synctest bubble. Close ends it, and its jobs with it.
+func OpenEmbedded(o Options) (*Store, error) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	client := redis.NewClient(&redis.Options{
+		Addr:                     "127.0.0.1:1", // never dialled, and nothing to look up
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	s, err := Open(client, o)
+	if err != nil {
+		return nil, err
+	}
+	s.embedded = &embedded{server, client}
+	return s, nil
+}
+
+func (e *embedded) close() error {
+	err := e.client.Close()
+	e.server.Close()
+	return err
+}

@@ -1,0 +1,42 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The conditions a caller can act on. Errors of the network and of contexts are returned as they are, wrapped.
+var (
+	// ErrNotFound: no job with that id in any instance.
+	ErrNotFound = errors.New("job not found")
+	// ErrExists: a job with that id is already there; nothing was changed.
+	ErrExists = errors.New("job exists")
+	// ErrInvalid: the request can never succeed as it stands; the text says what is wrong with it.
+	ErrInvalid = errors.New("invalid")
+	// ErrTerminal: the job is done, dead or cancelled, and stays so.
+	ErrTerminal = errors.New("job has ended")
+	// ErrState: the job's present state does not allow the operation; the text names the state.
+	ErrState = errors.New("not in this state")
+	// ErrServer: the server can't serve: too old, read-only, out of memory, another format, a foreign key in our
+	// namespace. A *KeyError is one of these and names the key.
+	ErrServer = errors.New("redis server")
+	// ErrLeaseLost: the lease was reaped, cancelled or never was the caller's; nothing was written.
+	ErrLeaseLost = errors.New("lease lost")
+)
+
+// KeyError is the ErrServer of a key in our namespace that holds something else than it should. The operation that
+// met it changed nothing.
+type KeyError struct {
+	Key, Type, Want string // Redis' names of types: hash, zset, string, ...
+}
+
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("%v: key %q is a %s, not a %s", ErrServer, e.Key, e.Type, e.Want)
+}
+
+// Is makes errors.Is(err, ErrServer) true.
+func (e *KeyError) Is(target error) bool { return target == ErrServer }
+
+func invalid(format string, a ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, a...))
+}

@@ -1,0 +1,229 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// A lease's token is the worker's mapping as a whole: the job's id, a nonce made for this claim, the process. Together with
+// the worker, in whose name it stands, it never repeats.
+const (
+	idLen    = 16
+	nonceLen = 8
+	tokenLen = idLen + nonceLen + 16
+)
+
+// Exchange ends the leases in x.Finishes and claims jobs for the workers in x.Claims, in one script. After an error the outcome is
+// unknown, or nothing was done: the caller makes the same call again on the same lane until it is answered.
+func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange) (Exchanged, error) {
+	if len(x.Finishes) > MaxCall || len(x.Claims) > MaxCall {
+		return Exchanged{}, invalid("%d finishes and %d claims in one call; at most %d of each are allowed",
+			len(x.Finishes), len(x.Claims), MaxCall)
+	}
+	laneID, number := lane.request()
+	args := make([]any, 0, 8+5*len(x.Finishes)+2*len(x.Claims))
+	keep, none := t.Done.count(), 0
+	if t.Done == (Retention{}) {
+		keep, none = -1, 1
+	}
+	wake := ""
+	if x.Wait {
+		wake = r.s.keys.process(t.Process)
+	}
+	args = append(args, number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, len(x.Finishes), len(x.Claims))
+	for i := range x.Finishes {
+		args = x.Finishes[i].append(args)
+	}
+	rests := make([]byte, 0, (tokenLen-idLen)*len(x.Claims))
+	for i := range x.Claims {
+		rests = binary.LittleEndian.AppendUint64(rests, rand.Uint64())
+		rests = append(rests, t.Process[:]...)
+		args = append(args, x.Claims[i][:], rests[len(rests)-(tokenLen-idLen):])
+	}
+	var out Exchanged
+	err := r.s.do(ctx, "exchanging", func() error {
+		keys := append(r.s.instanceKeys(t.Instance), r.s.keys.lane(t.Instance, laneID))
+		reply, err := r.s.run(ctx, scriptExchange, keys, args...)
+		if err != nil {
+			return err
+		}
+		return out.read(reply, t.Instance, x, rests)
+	})
+	if err != nil {
+		return Exchanged{}, err
+	}
+	lane.settled()
+	return out, nil
+}
+
+// read takes the reply of exchange.lua apart.
+func (out *Exchanged) read(reply []any, instance string, x Exchange, rests []byte) error {
+	p := reader{v: reply}
+	letters := p.str()
+	if len(letters) != len(x.Finishes) {
+		return fmt.Errorf("answered for %d finishes of %d", len(letters), len(x.Finishes))
+	}
+	out.Ended = make([]State, len(letters))
+	for i := range letters {
+		out.Ended[i] = stateOf(letters[i])
+	}
+	out.Next = millis(p.int())
+	out.Trimmed = int(p.int())
+	got, before := p.list(), p.list()
+	byClaim := make(map[int64]*Lease)
+	out.Leases = make([]*Lease, 0, len(got.v)/4)
+	for got.more() {
+		i := got.int()
+		if i < 1 || int(i) > len(x.Claims) {
+			return fmt.Errorf("answered claim %d of %d", i, len(x.Claims))
+		}
+		token := got.str()
+		if len(token) == idLen {
+			token += string(rests[(i-1)*(tokenLen-idLen) : i*(tokenLen-idLen)])
+		}
+		l := newLease(instance, x.Claims[i-1], token, got.str(), got.str())
+		out.Leases = append(out.Leases, l)
+		if before.more() {
+			byClaim[i] = l
+		}
+	}
+	for before.more() {
+		if l := byClaim[before.int()]; l != nil {
+			l.Job.Progress, l.Job.LastError = before.raw(), before.str()
+		}
+	}
+	return nil
+}
+
+// newLease makes a Lease of what a script tells of it. What can't be read makes it Broken.
+func newLease(instance string, worker uuid.UUID, token, record, ran string) *Lease {
+	l := &Lease{Job: Job{Instance: instance, State: Doing, Worker: worker}, token: token}
+	copy(l.Job.ID[:], token)
+	l.Broken = decodeRecord(record, &l.Job)
+	var err error
+	if l.run, err = parseRun(ran); err != nil && l.Broken == nil {
+		l.Broken = err
+	}
+	l.Job.Attempt, l.Job.Crashes, l.Job.StartedAt = l.run.attempt, l.run.crashes, fromMS(l.run.started)
+	return l
+}
+
+// append adds the finish to the arguments of exchange.lua: worker, lease, the state asked for with a letter for each
+// argument that follows.
+func (f *Finish) append(args []any) []any {
+	l := f.Lease
+	target, score := "d", ""
+	after := l.run
+	after.crashes = 0
+	switch f.Verb {
+	case Complete:
+	case Bury:
+		target = "x"
+	case Cancel:
+		target = "c"
+	case Release:
+		target, score = "t", l.run.place
+		after.attempt--
+	case Snooze, Retry:
+		target = "s"
+		score = fmt.Sprintf("%d", min(ceilMS(f.Delay), latest.UnixMilli())*16+int64(MaxPriority-l.Job.Priority))
+		if f.Verb == Snooze {
+			after.attempt--
+		}
+	default:
+		panic(fmt.Sprintf("stint: unknown verb %q", f.Verb))
+	}
+	at := len(args)
+	args = append(args, l.Job.Worker[:], l.token, "")
+	add := func(letter string, v any) {
+		target += letter
+		args = append(args, v)
+	}
+	if score != "" {
+		add("S", score)
+	}
+	if after != l.run {
+		add("N", after.String())
+	}
+	if f.Error != "" && f.Verb != Complete {
+		add("E", Cut(f.Error, MaxError))
+	}
+	if f.Progress != nil {
+		add("P", []byte(f.Progress))
+	}
+	if f.Result != nil && f.Verb == Complete {
+		add("R", []byte(f.Result))
+	}
+	args[at+2] = target
+	return args
+}
+
+// Worker returns who holds the lease.
+func (l *Lease) Worker() uuid.UUID { return l.Job.Worker }
+
+// count is Retention's bound in the scripts' words: -1 for none.
+func (r Retention) count() int {
+	if r == (Retention{}) {
+		return 0
+	}
+	if r.Count == 0 {
+		return -1
+	}
+	return r.Count
+}
+
+// age is the same of the bound by age, in ms before now.
+func (r Retention) age() int64 {
+	if r.Age == 0 {
+		return -1
+	}
+	return r.Age.Milliseconds()
+}
+
+func stateOf(letter byte) State {
+	switch letter {
+	case 't':
+		return Todo
+	case 's':
+		return Scheduled
+	case 'd':
+		return Done
+	case 'x':
+		return Dead
+	case 'c':
+		return Cancelled
+	}
+	return ""
+}
+
+// ceilMS rounds up: a wait is never shorter than asked for.
+func ceilMS(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Millisecond) + 1
+}
+
+func millis(n int64) time.Duration {
+	return time.Duration(min(n, int64(1<<62/time.Millisecond))) * time.Millisecond
+}
+
+func validJSON(b []byte) bool { return json.Valid(b) }
+
+// Cut shortens a text to at most n bytes of whole runes.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"encoding/hex"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// This file is the only place where a key or a channel is named.
+//
+// An instance's keys share the hash tag {instance}, so that each script touches one slot:
+//
+//	jobs       hash  id -> record: what never changes (see record.go)
+//	runs       hash  id -> "attempt crashes place started worker", since the first claim
+//	errors     hash  id -> last error, or the reason of death
+//	progress   hash  id -> JSON
+//	results    hash  id -> JSON
+//	todo       zset  id by place
+//	scheduled  zset  id by due time and priority
+//	doing      zset  id by lease deadline
+//	parked     zset  id by the time it parked
+//	done, dead, cancelled
+//	           zset  id by the time it ended
+//	workers    hash  worker -> lease: id, nonce, process; there exactly while the worker holds the job
+//	cancels    zset  id of a doing job that is to be cancelled, by the time of the request
+//	awaited    zset  id that a client waits for, by the time its interest lapses
+//	waiting    zset  channel of a process that asked for work in vain, by the time it asked
+//	meta       hash  seq, paused, maxrec
+//	lane:<id>  string, expiring: the last request of a lane and its answer (see lane.go)
+//
+// Ids are their 16 bytes. A place is (10-priority)*2^49 + seq, and a due time is ms*16 + (10-priority): both are whole
+// numbers below 2^53, so that a zset's score holds them exactly. seq is a clock that never stands still or goes back:
+// the greater of the last one plus one and 256 times the milliseconds since 2025. So the place also tells since when.
+//
+// Global keys, each touched alone: instances (set), processes (zset, JSON by expiry), format (string).
+//
+// Channels: process:<hex id> wakes or tells a process, ended:<hex id> announces that an awaited job has ended.
+
+const (
+	kJobs = iota
+	kRuns
+	kErrors
+	kProgress
+	kResults
+	kTodo
+	kScheduled
+	kDoing
+	kParked
+	kDone
+	kDead
+	kCancelled
+	kWorkers
+	kCancels
+	kAwaited
+	kWaiting
+	kMeta
+	kCount
+)
+
+// keyNames in the order of KEYS in every script of an instance.
+var keyNames = [kCount]string{"jobs", "runs", "errors", "progress", "results", "todo", "scheduled", "doing", "parked",
+	"done", "dead", "cancelled", "workers", "cancels", "awaited", "waiting", "meta"}
+
+type keyspace struct{ prefix string }
+
+// instance returns the keys of an instance in the order of keyNames, with room for a lane's key.
+func (k keyspace) instance(name string) []string {
+	base := k.prefix + ":{" + name + "}:"
+	keys := make([]string, kCount, kCount+1)
+	for i, n := range keyNames {
+		keys[i] = base + n
+	}
+	return keys
+}
+
+func (k keyspace) lane(instance string, id uuid.UUID) string {
+	return k.prefix + ":{" + instance + "}:lane:" + hex.EncodeToString(id[:])
+}
+
+func (k keyspace) instances() string { return k.prefix + ":instances" }
+func (k keyspace) processes() string { return k.prefix + ":processes" }
+func (k keyspace) format() string    { return k.prefix + ":format" }
+
+func (k keyspace) process(id uuid.UUID) string {
+	return k.prefix + ":process:" + hex.EncodeToString(id[:])
+}
+
+func (k keyspace) ended(job uuid.UUID) string {
+	return k.prefix + ":ended:" + hex.EncodeToString(job[:])
+}
+
+// ValidateInstance returns nil for a name of 1 to 128 letters, digits and . _ - / : and an ErrInvalid for any other.
+func ValidateInstance(name string) error { return validName("instance", name) }
+
+func validName(what, name string) error {
+	if len(name) < 1 || len(name) > 128 {
+		return invalid("%s name %.200q is of %d bytes; 1 to 128 are allowed", what, name, len(name))
+	}
+	bad := strings.IndexFunc(name, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-/:", r))
+	})
+	if bad >= 0 {
+		return invalid("%s name %q: only letters, digits and . _ - / : are allowed, not what stands at byte %d", what, name, bad)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+-- What all scripts of an instance share; it stands before each of them.
+--
+-- KEYS: the instance's keys in the order of keys.go, then the lane's where there is one.
+-- Every script first reads and checks all it needs, then writes, since Redis does not undo a failed script: first what
+-- adds to a key, then what removes from it, one removal a key. So no key is read after it may have vanished, which in a
+-- Cluster slot that is migrating would be an error half-way. Each returns a table that starts with a code:
+--    0 done; -1 a request older than the lane's last; -2 a key of the wrong type, its name, type and what it should be.
+
+local call = redis.call
+local jobs, runs, errors, progress, results, todo, scheduled, doing, parked, done, dead, cancelled, workers, cancels,
+  awaited, waiting, meta, lane = unpack(KEYS)
+
+local HASH, ZSET = 'hash', 'zset'
+local kinds = { HASH, HASH, HASH, HASH, HASH, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET, HASH, ZSET, ZSET, ZSET, HASH,
+  'string' }
+
+local live = {} -- the keys that were there when the script began
+
+-- A foreign key in our namespace: the reply that names it, or nil when all is well.
+local function foreign()
+  for i = 1, #KEYS do
+    local kind = call('TYPE', KEYS[i]).ok
+    if kind ~= 'none' then
+      if kind ~= kinds[i] then return { -2, KEYS[i], kind, kinds[i] } end
+      live[KEYS[i]] = true
+    end
+  end
+end
+
+local function clock()
+  local t = call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function whole(n) return string.format('%.0f', n) end
+
+-- One command with a list of arguments of any length, 2,000 at a time (an even number: pairs stay together).
+-- The answers are joined where they are lists, added where they are numbers.
+local function many(command, key, args)
+  local n = #args
+  if n == 0 then return {} end
+  if n <= 2000 then return call(command, key, unpack(args)) end
+  local list, sum = {}, 0
+  for from = 1, n, 2000 do
+    local part = call(command, key, unpack(args, from, math.min(from + 1999, n)))
+    if type(part) == 'table' then
+      for i = 1, #part do list[#list + 1] = part[i] end
+    elseif type(part) == 'number' then
+      sum = sum + part
+    end
+  end
+  if #list > 0 then return list end
+  return sum
+end
+
+-- The same for reading: a key that isn't there is not asked.
+local function look(command, key, args)
+  if live[key] then return many(command, key, args) end
+  local none = {}
+  for i = 1, #args do none[i] = false end
+  return none
+end
+
+local function add(command, key, args)
+  if #args > 0 then
+    many(command, key, args)
+    live[key] = true
+  end
+end
+
+local function drop(command, key, args)
+  if live[key] and #args > 0 then many(command, key, args) end
+end
+
+-- The answer that the lane gave to this very request, or nil when it is a new one; true, reply when it is too old.
+local function said(number)
+  local last = call('GET', lane)
+  if not last then return end
+  local n, answer = string.match(last, '^(%d+) (.*)$')
+  n = tonumber(n) or 0
+  if number == n then return answer end
+  if number < n then return nil, { -1 } end
+end
+
+local function say(number, answer) call('SET', lane, whole(number) .. ' ' .. answer, 'PX', 3600000) end
+
+-- Places. See keys.go for the layout.
+local TOP, EPOCH = 562949953421312, 1735689600000 -- 2^49; 2025-01-01 in milliseconds
+
+-- Reserves n sequence numbers and returns the first.
+local function reserve(n, now)
+  local last = tonumber(call('HGET', meta, 'seq') or 0) or 0
+  local first = math.max(last + 1, (now - EPOCH) * 256)
+  call('HSET', meta, 'seq', whole(first + n - 1))
+  return first
+end
+
+-- Wakes up to n of the processes that wait for work, those that asked first; one that no longer listens counts for none.
+local function wake(n)
+  if n <= 0 or not live[waiting] then return end
+  local woken, heard, from = {}, 0, 0
+  local instance = string.match(jobs, '{(.*)}')
+  while heard < n and from < 1000 do
+    local some = call('ZRANGE', waiting, whole(from), whole(from + math.min(n - heard, 100) - 1))
+    if #some == 0 then break end
+    for i = 1, #some do
+      woken[#woken + 1] = some[i]
+      heard = heard + call('PUBLISH', some[i], 'wake ' .. instance)
+    end
+    from = from + #some
+  end
+  drop('ZREM', waiting, woken)
+end
+
+local function channel(kind, id)
+  local hex = string.gsub(id, '.', function(c) return string.format('%02x', string.byte(c)) end)
+  return string.match(jobs, '^(.-):{') .. ':' .. kind .. ':' .. hex
+end
+
+-- Removes all that is kept of the jobs, but for their places in the sets of states.
+local function erase(ids)
+  drop('HDEL', jobs, ids)
+  drop('HDEL', runs, ids)
+  drop('HDEL', errors, ids)
+  drop('HDEL', progress, ids)
+  drop('HDEL', results, ids)
+end
+
+-- The jobs among ids that somebody waits for: a set, or nil.
+local function wanted(ids, now)
+  if not live[awaited] or #ids == 0 then return end
+  local until_, set = many('ZMSCORE', awaited, ids), nil
+  for i = 1, #ids do
+    if until_[i] and tonumber(until_[i]) >= now then
+      set = set or {}
+      set[ids[i]] = true
+    end
+  end
+  return set
+end
+
+-- Tells those who wait that these jobs have ended.
+local function tell(ids, set)
+  if not set then return end
+  for i = 1, #ids do
+    if set[ids[i]] then call('PUBLISH', channel('ended', ids[i]), 'ended') end
+  end
+end
+
+-- The jobs that retention no longer keeps in an ending state, at most 1,000: those beyond count and those that ended
+-- before the time `before`; -1 is no bound. A job that somebody waits for stays a minute.
+local function outlived(state, count, before, now)
+  local gone = {}
+  local function take(ids)
+    local set = wanted(ids, now)
+    local ended = set and call('ZMSCORE', state, unpack(ids))
+    for i = 1, #ids do
+      if not (set and set[ids[i]] and tonumber(ended[i]) > now - 60000) then gone[#gone + 1] = ids[i] end
+    end
+  end
+  if count >= 0 then
+    local over = call('ZCARD', state) - count
+    if over > 0 then take(call('ZRANGE', state, 0, math.min(over, 1000) - 1)) end
+  end
+  if #gone == 0 and before >= 0 then
+    take(call('ZRANGE', state, '-inf', whole(before), 'BYSCORE', 'LIMIT', 0, 1000))
+  end
+  return gone
+end
+
+-- Which state a job is in, its set and its score there; nil when it is in none.
+local function whereabouts(id)
+  local sets = { scheduled, todo, doing, parked, done, dead, cancelled }
+  for i = 1, #sets do
+    local score = live[sets[i]] and call('ZSCORE', sets[i], id)
+    if score then return i, sets[i], score end
+  end
+end

@@ -1,0 +1,20 @@
+-- Counts the jobs of an instance, in a time that does not depend on how many there are.
+-- KEYS: the instance's.
+-- Returns: 0; records; jobs in each state (scheduled ... cancelled); 1 if paused, else 0; since when the oldest job is todo, in ms
+--   before now (0 if there is none).
+
+local bad = foreign()
+if bad then return bad end
+local now, oldest = clock(), nil
+for p = 0, 9 do
+  local first = call('ZRANGE', todo, whole(p * TOP), '(' .. whole((p + 1) * TOP), 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  if #first > 0 then
+    local since = math.floor((tonumber(first[2]) - p * TOP) / 256) + EPOCH
+    if not oldest or since < oldest then oldest = since end
+  end
+end
+local counts = {}
+for _, state in ipairs({ scheduled, todo, doing, parked, done, dead, cancelled }) do
+  counts[#counts + 1] = call('ZCARD', state)
+end
+return { 0, call('HLEN', jobs), counts, call('HGET', meta, 'paused') and 1 or 0, oldest and math.max(0, now - oldest) or 0 }

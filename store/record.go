@@ -1,0 +1,140 @@
+package store
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// A record is what never changes of a job:
+//
+//	'1'                  the version of this format
+//	13 digits            when it was enqueued, in ms; the server's clock writes it
+//	1 byte               '0' + priority
+//	tag length bytes ... further options, each a byte, a uvarint and what it counts; none yet
+//	0                    ends them
+//	payload              JSON, the rest
+const (
+	recordVersion = '1'
+	recordHead    = 1 + 13 // what the script puts in front
+)
+
+// encodeRecord returns the record less its head.
+func encodeRecord(priority int, payload []byte) []byte {
+	b := make([]byte, 0, 2+len(payload))
+	b = append(b, byte('0'+priority), 0)
+	return append(b, payload...)
+}
+
+var errRecord = errors.New("the record can't be read")
+
+// decodeRecord fills in what the record tells of the job.
+func decodeRecord(rec string, j *Job) error {
+	if len(rec) < recordHead+2 || rec[0] != recordVersion {
+		return errRecord
+	}
+	ms, err := strconv.ParseInt(rec[1:recordHead], 10, 64)
+	if err != nil {
+		return errRecord
+	}
+	priority := int(rec[recordHead]) - '0'
+	if priority < MinPriority || priority > MaxPriority {
+		return errRecord
+	}
+	rest := rec[recordHead+1:]
+	for rest[0] != 0 {
+		n, w := binary.Uvarint([]byte(rest[1:min(len(rest), 1+binary.MaxVarintLen64)]))
+		if w <= 0 || n >= uint64(len(rest)-1-w) {
+			return errRecord
+		}
+		rest = rest[1+w+int(n):]
+	}
+	j.EnqueuedAt, j.Priority, j.Payload = fromMS(ms), priority, json.RawMessage(rest[1:])
+	return nil
+}
+
+// run is what changes with each claim: "attempt crashes place started worker".
+type run struct {
+	attempt, crashes int
+	place            string
+	started          int64
+	worker           uuid.UUID
+}
+
+func (r run) String() string {
+	return strconv.Itoa(r.attempt) + " " + strconv.Itoa(r.crashes) + " " + r.place + " " + strconv.FormatInt(r.started, 10) + " " +
+		string(r.worker[:])
+}
+
+func parseRun(s string) (run, error) {
+	var r run
+	var f [4]string
+	rest := s
+	for i := range f {
+		var ok bool
+		if f[i], rest, ok = strings.Cut(rest, " "); !ok {
+			return run{}, errRecord
+		}
+	}
+	var err1, err2, err3 error
+	r.attempt, err1 = strconv.Atoi(f[0])
+	r.crashes, err2 = strconv.Atoi(f[1])
+	r.place = f[2]
+	r.started, err3 = strconv.ParseInt(f[3], 10, 64)
+	if copy(r.worker[:], rest) != len(r.worker) || err1 != nil || err2 != nil || err3 != nil {
+		return run{}, errRecord
+	}
+	return r, nil
+}
+
+// Places and due times, as keys.go describes them.
+const (
+	top     = 1 << 49
+	epochMS = 1735689600000
+)
+
+// placeTime says since when a job with this place has been todo.
+func placeTime(score float64) time.Time {
+	return fromMS(int64(math.Mod(score, top)/256) + epochMS)
+}
+
+func fromMS(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// snapshot makes a Job of what get.lua and list.lua return of it.
+func snapshot(instance string, id uuid.UUID, state State, score string, r *reader) Job {
+	j := Job{ID: id, Instance: instance, State: state}
+	err := decodeRecord(r.str(), &j)
+	if s := r.str(); s != "" {
+		run, runErr := parseRun(s)
+		err = errors.Join(err, runErr)
+		j.Attempt, j.Crashes, j.StartedAt, j.Worker = run.attempt, run.crashes, fromMS(run.started), run.worker
+	}
+	j.LastError, j.Progress, j.Result = r.str(), r.raw(), r.raw()
+	if err != nil && j.LastError == "" {
+		j.LastError = fmt.Sprint(errRecord)
+	}
+	at, _ := strconv.ParseFloat(score, 64)
+	switch state {
+	case Scheduled:
+		j.RunAt = fromMS(int64(at / 16))
+	case Todo:
+		j.RunAt = placeTime(at)
+	case Doing:
+		j.LeaseUntil = fromMS(int64(at))
+	case Done, Dead, Cancelled:
+		j.FinishedAt = fromMS(int64(at))
+	}
+	return j
+}

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Runtime is the part of the store that only package worker calls: producing, leasing and ending jobs. It hangs on
+// the Store so that a reader of Store sees reading and administration alone.
+type Runtime struct{ s *Store }
+
+// Runtime returns what package worker drives the store with.
+func (s *Store) Runtime() *Runtime { return &Runtime{s} }
+
+// Terms are what a process has agreed with an instance. They are the same in each of its calls.
+type Terms struct {
+	Instance   string
+	Process    uuid.UUID     // the calling process
+	Lease      time.Duration // how long a claim or a heartbeat holds, at least 1 s
+	Done       Retention     // of done and cancelled jobs
+	Dead       Retention     // of dead jobs
+	MaxCrashes int           // at this many crashes in a row a job is dead
+}
+
+// Retention bounds what is kept of the jobs that ended. A zero bound is unset; both zero keep nothing.
+type Retention struct {
+	Age   time.Duration
+	Count int
+}
+
+// NewJob is a job to be enqueued.
+type NewJob struct {
+	ID       uuid.UUID // never the zero UUID
+	Payload  json.RawMessage
+	Priority int           // 1 to 10, 0 for the default
+	Delay    time.Duration // from now by Redis' clock; or
+	At       time.Time     // the time itself; one of the two
+}
+
+// Lease is a claim of one job by one worker. Only the store makes one.
+type Lease struct {
+	Job    Job   // as it stands with this claim: doing, the attempt counted
+	Broken error // the record can't be read: the job is to be buried with this reason
+
+	token string // the worker's mapping as a whole: id, nonce, process
+	run   run
+}
+
+// Verb is a way in which a lease ends.
+type Verb byte
+
+// The ways a lease ends. What each charges: Complete, Retry, Bury and Cancel keep the attempt, Snooze and Release
+// give it back. Each of them resets the crashes.
+const (
+	Complete Verb = 'c' // done
+	Retry    Verb = 'r' // scheduled after Delay, with a new place
+	Snooze   Verb = 'z' // scheduled after Delay, with a new place, the attempt given back
+	Release  Verb = 'l' // todo at its old place, the attempt given back
+	Bury     Verb = 'b' // dead
+	Cancel   Verb = 'x' // cancelled
+)
+
+// Finish ends a lease.
+type Finish struct {
+	Lease    *Lease
+	Verb     Verb
+	Delay    time.Duration   // Retry, Snooze
+	Error    string          // Retry, Snooze, Release, Bury, Cancel: becomes LastError unless empty; cut at MaxError bytes
+	Result   json.RawMessage // Complete: becomes Result unless nil
+	Progress json.RawMessage // the last progress, unless nil
+}
+
+// Exchange is one call that hands in what is finished and takes what there is to do.
+type Exchange struct {
+	Finishes []Finish    // at most MaxCall
+	Claims   []uuid.UUID // the workers that want a job, at most MaxCall; one whose job is among Finishes may be among them
+	Wait     bool        // a claim that comes back short registers the process to be woken
+}
+
+// Exchanged answers an Exchange.
+type Exchanged struct {
+	// Ended has for each Finish the state that the job is in now: the one the verb asks for, or Cancelled where a
+	// cancel was requested and the verb is not Complete. It is empty where the lease was lost: nothing was written.
+	Ended []State
+	// Leases are what was claimed, at most one for each of Claims. A worker that held a job already, because the
+	// answer to its claim was lost, is given that one.
+	Leases []*Lease
+	// Next says when to look again if no wake-up comes first: 0 at once, negative never.
+	Next time.Duration
+	// Trimmed counts the ended jobs that a bound of retention removed.
+	Trimmed int
+}
+
+// Beat is one lease in a heartbeat.
+type Beat struct {
+	Lease    *Lease
+	Progress json.RawMessage // the latest since the last heartbeat, or nil
+}
+
+// Verdict is what a heartbeat learns of a lease.
+type Verdict int
+
+// What a heartbeat learns of a lease.
+const (
+	Held            Verdict = iota // extended to now + lease
+	Lost                           // no longer the caller's; nothing was written
+	CancelRequested                // extended, and to be cancelled
+)
+
+// Reaped tells of a lease that ran out.
+type Reaped struct {
+	Job     uuid.UUID
+	Worker  uuid.UUID // zero when the record of the run was gone
+	Crashes int       // in a row, this one included
+	State   State     // where the job went: Todo, Dead or Cancelled
+}
+
+// Maintained answers Reap.
+type Maintained struct {
+	Reaped  []Reaped
+	Trimmed map[State]int // what retention removed
+	// Next says when the next lease runs out: 0 if there is more to do at once, negative if there is none.
+	Next time.Duration
+	// Missing is the number of records less the number of jobs in a state. Not zero: something was changed behind
+	// our back.
+	Missing int64
+}
+
+// Process describes a process to whoever lists them.
+type Process struct {
+	ID        uuid.UUID `json:"id"`
+	Node      string    `json:"node"`
+	Host      string    `json:"host"`
+	PID       int       `json:"pid"`
+	Instances []string  `json:"instances"`
+	Since     time.Time `json:"since"`
+}
+
+// Worker is a worker that holds a job.
+type Worker struct {
+	ID       uuid.UUID
+	Instance string
+	Job      uuid.UUID
+	Process  uuid.UUID
+	Since    time.Time // when it claimed the job
+}

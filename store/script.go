@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// script is one of lua/, in the form for a real server and in that for the embedded one, which knows no first line with
+// flags.
+type script struct {
+	op             string
+	real, embedded *redis.Script
+}
+
+// The flags of the scripts: what ends or extends a lease, or makes room, runs while Redis is out of memory; what only
+// reads says so. The rest is refused as a whole, before its first write, when there is no memory.
+const (
+	allowOOM = "allow-oom"
+	noWrites = "no-writes"
+)
+
+var (
+	scriptEnqueue   = load("enqueue", "")
+	scriptExchange  = load("exchange", allowOOM)
+	scriptHeartbeat = load("heartbeat", allowOOM)
+	scriptReap      = load("reap", allowOOM)
+	scriptLeave     = load("leave", allowOOM)
+	scriptAwait     = load("await", allowOOM)
+	scriptPause     = load("pause", allowOOM)
+	scriptRequeue   = load("requeue", allowOOM)
+	scriptDelete    = load("delete", allowOOM)
+	scriptCancel    = load("cancel", allowOOM)
+	scriptGet       = load("get", noWrites)
+	scriptList      = load("list", noWrites)
+	scriptStats     = load("stats", noWrites)
+	scriptAnnounce  = load("announce", allowOOM)
+	scriptProcesses = load("processes", noWrites)
+)
+
+func load(name, flags string) script {
+	read := func(name string) string {
+		b, err := sources.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // the file is part of the build
+		}
+		return string(b)
+	}
+	src := read(name)
+	if name != "announce" && name != "processes" { // those have no instance
+		src = read("prelude") + src
+	}
+	shebang := "#!lua"
+	if flags != "" {
+		shebang += " flags=" + flags
+	}
+	return script{name, redis.NewScript(shebang + "\n" + src), redis.NewScript(src)}
+}
+
+// errStale answers a request that is older than the last of its lane. Nobody waits for it any more.
+var errStale = errors.New("a later request of the lane has been answered")
+
+// run calls a script and returns its reply without the code.
+func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) ([]any, error) {
+	lua := sc.real
+	if s.embedded != nil {
+		lua = sc.embedded
+	}
+	reply, err := lua.Run(ctx, s.rdb, keys, args...).Slice()
+	if err != nil {
+		return nil, err
+	}
+	r := reader{v: reply}
+	switch code := r.int(); code {
+	case 0:
+		return reply[1:], nil
+	case -1:
+		return nil, errStale
+	case -2:
+		return nil, &KeyError{Key: r.str(), Type: r.str(), Want: r.str()}
+	default:
+		return nil, fmt.Errorf("unknown code %d", code)
+	}
+}
+
+// reader takes a script's reply apart. What is missing or of another type reads as zero: the scripts and their
+// readers are held together by the contract suite.
+type reader struct {
+	v []any
+	i int
+}
+
+func (r *reader) next() any {
+	if r.i >= len(r.v) {
+		return nil
+	}
+	r.i++
+	return r.v[r.i-1]
+}
+
+func (r *reader) more() bool { return r.i < len(r.v) }
+
+func (r *reader) int() int64 {
+	n, _ := r.next().(int64)
+	return n
+}
+
+func (r *reader) str() string {
+	s, _ := r.next().(string)
+	return s
+}
+
+func (r *reader) raw() []byte {
+	s, ok := r.next().(string)
+	if !ok {
+		return nil
+	}
+	return []byte(s)
+}
+
+func (r *reader) list() reader {
+	l, _ := r.next().([]any)
+	return reader{v: l}
+}
+
+// typed turns the server's refusals into ErrServer. Redis tells them apart by the first word of the message.
+func typed(err error) error {
+	var re redis.Error
+	if !errors.As(err, &re) || errors.Is(err, ErrServer) {
+		return err
+	}
+	switch code, _, _ := strings.Cut(re.Error(), " "); code {
+	case "OOM", "READONLY", "MISCONF", "NOPERM", "NOREPLICAS", "MASTERDOWN", "WRONGTYPE", "NOAUTH", "WRONGPASS":
+		return fmt.Errorf("%w: %w", ErrServer, err)
+	}
+	return err
+}

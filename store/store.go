@@ -1,0 +1,157 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Options of a Store; the zero value is ready for use.
+type Options struct {
+	// Prefix stands before every key and channel: 1 to 128 letters, digits and . _ - / :, by default "stint".
+	Prefix string
+	// OnCall, when set, is called after each call to the server: its name, how long it took and how it ended. It runs
+	// on the caller's goroutine, from several at once.
+	OnCall func(op string, took time.Duration, err error)
+}
+
+// Store is everything that knows Redis. It is safe for concurrent use.
+type Store struct {
+	rdb      redis.UniversalClient
+	keys     keyspace
+	opts     Options
+	embedded *embedded // nil unless the server is our own
+
+	mu      sync.Mutex
+	checked bool                // the server has been found good
+	known   map[string]struct{} // instances that were announced
+	cached  map[string][]string // keys by instance
+}
+
+// formatVersion is that of the layout in keys.go and of the records. A store of another one is refused.
+const formatVersion = "1"
+
+// Open returns a Store over the caller's client, which may be a plain, a Sentinel or a Cluster one. It does no I/O: the
+// server is checked before the first command. Close never closes the client.
+func Open(rdb redis.UniversalClient, o Options) (*Store, error) {
+	if rdb == nil {
+		return nil, invalid("the Redis client is nil")
+	}
+	if o.Prefix == "" {
+		o.Prefix = "stint"
+	}
+	if err := validName("prefix", o.Prefix); err != nil {
+		return nil, err
+	}
+	return &Store{
+		rdb: rdb, keys: keyspace{o.Prefix}, opts: o,
+		known: map[string]struct{}{}, cached: map[string][]string{},
+	}, nil
+}
+
+// Close ends the embedded server, if this is its store. The client given to Open stays open.
+func (s *Store) Close() error {
+	if s.embedded == nil {
+		return nil
+	}
+	return s.embedded.close()
+}
+
+// do runs one operation: the server is checked first, OnCall hears of it, errors get the operation's name.
+func (s *Store) do(ctx context.Context, op string, f func() error) error {
+	start := time.Now()
+	err := s.check(ctx)
+	if err == nil {
+		err = f()
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", op, typed(err))
+	}
+	if s.opts.OnCall != nil {
+		s.opts.OnCall(op, time.Since(start), err)
+	}
+	return err
+}
+
+// check makes sure, once, that the server can serve: its version, and the format of what it holds.
+func (s *Store) check(ctx context.Context) error {
+	s.mu.Lock()
+	done := s.checked
+	s.mu.Unlock()
+	if done {
+		return nil
+	}
+	if s.embedded == nil {
+		info, err := s.rdb.Info(ctx, "server").Result()
+		if err != nil {
+			return fmt.Errorf("checking the server: %w", err)
+		}
+		if err := checkVersion(info); err != nil {
+			return err
+		}
+	}
+	if err := s.rdb.SetNX(ctx, s.keys.format(), formatVersion, 0).Err(); err != nil {
+		return fmt.Errorf("checking the format: %w", err)
+	}
+	switch v, err := s.rdb.Get(ctx, s.keys.format()).Result(); {
+	case err != nil:
+		return fmt.Errorf("checking the format: %w", err)
+	case v != formatVersion:
+		return fmt.Errorf("%w: it holds format %.20q under the prefix %q, this library reads %q", ErrServer, v, s.keys.prefix, formatVersion)
+	}
+	s.mu.Lock()
+	s.checked = true
+	s.mu.Unlock()
+	return nil
+}
+
+// checkVersion reads the answer of INFO: Redis 7.0 or later. Valkey reports the Redis version it is compatible with.
+func checkVersion(info string) error {
+	for line := range strings.Lines(info) {
+		v, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:")
+		if !ok {
+			continue
+		}
+		major, _, _ := strings.Cut(v, ".")
+		if n, err := strconv.Atoi(major); err != nil || n < 7 {
+			return fmt.Errorf("%w: it is version %s; 7.0 or later is needed", ErrServer, v)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: it does not tell its version", ErrServer)
+}
+
+// instanceKeys returns KEYS of an instance's scripts; the slice has no room to be appended to.
+func (s *Store) instanceKeys(instance string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys, ok := s.cached[instance]
+	if !ok {
+		keys = s.keys.instance(instance)
+		keys = keys[:len(keys):len(keys)]
+		s.cached[instance] = keys
+	}
+	return keys
+}
+
+// announce puts an instance into the set of those that exist, before its first job is there.
+func (s *Store) announce(ctx context.Context, instance string, again bool) error {
+	s.mu.Lock()
+	_, ok := s.known[instance]
+	s.mu.Unlock()
+	if ok && !again {
+		return nil
+	}
+	if err := s.rdb.SAdd(ctx, s.keys.instances(), instance).Err(); err != nil {
+		return fmt.Errorf("announcing %s: %w", instance, err)
+	}
+	s.mu.Lock()
+	s.known[instance] = struct{}{}
+	s.mu.Unlock()
+	return nil
+}
