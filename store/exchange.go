@@ -28,7 +28,6 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 			len(x.Finishes), len(x.Claims), MaxCall)
 	}
 	laneID, number := lane.request()
-	args := make([]any, 0, 8+5*len(x.Finishes)+2*len(x.Claims))
 	keep, none := t.Done.count(), 0
 	if t.Done == (Retention{}) {
 		keep, none = -1, 1
@@ -37,24 +36,21 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 	if x.Wait {
 		wake = r.s.keys.process(t.Process)
 	}
-	args = append(args, number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, len(x.Finishes), len(x.Claims))
-	for i := range x.Finishes {
-		args = x.Finishes[i].append(args)
+	c, err := newCall(t, &x)
+	if err != nil {
+		return Exchanged{}, err
 	}
-	rests := make([]byte, 0, (tokenLen-idLen)*len(x.Claims))
-	for i := range x.Claims {
-		rests = binary.LittleEndian.AppendUint64(rests, rand.Uint64())
-		rests = append(rests, t.Process[:]...)
-		args = append(args, x.Claims[i][:], rests[len(rests)-(tokenLen-idLen):])
-	}
+	args := make([]any, 0, 8+6*len(x.Finishes)+2*len(x.Claims))
+	args = append(args, number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, len(x.Finishes), len(c.workers)-len(x.Finishes))
+	args = c.append(args)
 	var out Exchanged
-	err := r.s.do(ctx, "exchanging", func() error {
+	err = r.s.do(ctx, "exchanging", func() error {
 		keys := append(r.s.instanceKeys(t.Instance), r.s.keys.lane(t.Instance, laneID))
 		reply, err := r.s.run(ctx, scriptExchange, keys, args...)
 		if err != nil {
 			return err
 		}
-		return out.read(reply, t.Instance, x, rests)
+		return out.read(reply, c)
 	})
 	if err != nil {
 		return Exchanged{}, err
@@ -63,12 +59,73 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 	return out, nil
 }
 
+// call is an Exchange as exchange.lua wants it: one line a worker, those that finish first.
+type call struct {
+	terms    Terms
+	finishes []Finish
+	workers  []uuid.UUID
+	claims   []bool // whether the worker wants a job
+	rests    []byte // what follows the id in the token of the job that it gets: nonce and process
+}
+
+const restLen = tokenLen - idLen
+
+func newCall(t Terms, x *Exchange) (*call, error) {
+	n := len(x.Finishes)
+	c := &call{terms: t, finishes: x.Finishes, workers: make([]uuid.UUID, n, n+len(x.Claims)), claims: make([]bool, n, n+len(x.Claims))}
+	line := make(map[uuid.UUID]int, n+len(x.Claims))
+	for i := range x.Finishes {
+		w := x.Finishes[i].Lease.Job.Worker
+		if _, twice := line[w]; twice {
+			return nil, invalid("worker %s finishes twice in one call", w)
+		}
+		c.workers[i], line[w] = w, i
+	}
+	for _, w := range x.Claims {
+		i, ok := line[w]
+		switch {
+		case !ok:
+			i = len(c.workers)
+			line[w] = i
+			c.workers, c.claims = append(c.workers, w), append(c.claims, true)
+		case c.claims[i]:
+			return nil, invalid("worker %s claims twice in one call", w)
+		default:
+			c.claims[i] = true
+		}
+	}
+	c.rests = make([]byte, 0, restLen*len(c.workers))
+	for range c.workers {
+		c.rests = binary.LittleEndian.AppendUint64(c.rests, rand.Uint64())
+		c.rests = append(c.rests, t.Process[:]...)
+	}
+	return c, nil
+}
+
+func (c *call) rest(i int) []byte { return c.rests[i*restLen : (i+1)*restLen] }
+
+// append adds the lines of all workers to the arguments of exchange.lua.
+func (c *call) append(args []any) []any {
+	for i := range c.workers {
+		rest := c.rest(i)
+		if !c.claims[i] {
+			rest = nil
+		}
+		if i < len(c.finishes) {
+			args = c.finishes[i].append(args, rest)
+		} else {
+			args = append(args, c.workers[i][:], rest)
+		}
+	}
+	return args
+}
+
 // read takes the reply of exchange.lua apart.
-func (out *Exchanged) read(reply []any, instance string, x Exchange, rests []byte) error {
+func (out *Exchanged) read(reply []any, c *call) error {
 	p := reader{v: reply}
 	letters := p.str()
-	if len(letters) != len(x.Finishes) {
-		return fmt.Errorf("answered for %d finishes of %d", len(letters), len(x.Finishes))
+	if len(letters) != len(c.finishes) {
+		return fmt.Errorf("answered for %d finishes of %d", len(letters), len(c.finishes))
 	}
 	out.Ended = make([]State, len(letters))
 	for i := range letters {
@@ -77,25 +134,26 @@ func (out *Exchanged) read(reply []any, instance string, x Exchange, rests []byt
 	out.Next = millis(p.int())
 	out.Trimmed = int(p.int())
 	got, before := p.list(), p.list()
-	byClaim := make(map[int64]*Lease)
 	out.Leases = make([]*Lease, 0, len(got.v)/4)
+	byLine := map[int64]*Lease{}
 	for got.more() {
-		i := got.int()
-		if i < 1 || int(i) > len(x.Claims) {
-			return fmt.Errorf("answered claim %d of %d", i, len(x.Claims))
+		line := got.int()
+		i := int(line) - 1
+		if i < 0 || i >= len(c.workers) || !c.claims[i] {
+			return fmt.Errorf("answered for worker %d of %d", line, len(c.workers))
 		}
 		token := got.str()
 		if len(token) == idLen {
-			token += string(rests[(i-1)*(tokenLen-idLen) : i*(tokenLen-idLen)])
+			token += string(c.rest(i))
 		}
-		l := newLease(instance, x.Claims[i-1], token, got.str(), got.str())
+		l := newLease(c.terms.Instance, c.workers[i], token, got.str(), got.str())
 		out.Leases = append(out.Leases, l)
 		if before.more() {
-			byClaim[i] = l
+			byLine[line] = l
 		}
 	}
 	for before.more() {
-		if l := byClaim[before.int()]; l != nil {
+		if l := byLine[before.int()]; l != nil {
 			l.Job.Progress, l.Job.LastError = before.raw(), before.str()
 		}
 	}
@@ -115,9 +173,9 @@ func newLease(instance string, worker uuid.UUID, token, record, ran string) *Lea
 	return l
 }
 
-// append adds the finish to the arguments of exchange.lua: worker, lease, the state asked for with a letter for each
-// argument that follows.
-func (f *Finish) append(args []any) []any {
+// append adds the finish to the arguments of exchange.lua: worker, lease, the rest of the next lease, the state asked for
+// with a letter for each argument that follows.
+func (f *Finish) append(args []any, rest []byte) []any {
 	l := f.Lease
 	target, score := "d", ""
 	after := l.run
@@ -141,7 +199,7 @@ func (f *Finish) append(args []any) []any {
 		panic(fmt.Sprintf("stint: unknown verb %q", f.Verb))
 	}
 	at := len(args)
-	args = append(args, l.Job.Worker[:], l.token, "")
+	args = append(args, l.Job.Worker[:], l.token, rest, "")
 	add := func(letter string, v any) {
 		target += letter
 		args = append(args, v)
@@ -161,7 +219,7 @@ func (f *Finish) append(args []any) []any {
 	if f.Result != nil && f.Verb == Complete {
 		add("R", []byte(f.Result))
 	}
-	args[at+2] = target
+	args[at+3] = target
 	return args
 }
 

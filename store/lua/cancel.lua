@@ -13,10 +13,10 @@ local now = clock()
 local stamp = whole(now)
 if state == 3 then
   add('ZADD', cancels, { stamp, id })
-  local worker = string.match(call('HGET', runs, id) or '', '^%d+ %d+ %d+ %d+ (.*)$')
+  local worker = match(call('HGET', runs, id) or '', '^%d+ %d+ %d+ %d+ (.*)$')
   local lease = worker and call('HGET', workers, worker)
-  if lease and string.sub(lease, 1, 16) == id then
-    call('PUBLISH', channel('process', string.sub(lease, 25)), 'cancel ' .. id)
+  if lease and sub(lease, 1, 16) == id then
+    call('PUBLISH', channel('process', sub(lease, 25)), 'cancel ' .. id)
   end
   return { 0, state }
 end

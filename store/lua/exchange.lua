@@ -1,14 +1,17 @@
 -- Hands in what is finished and takes what there is to do: ends leases, makes due jobs todo, claims jobs.
 -- KEYS: the instance's, the lane.
 -- ARGV: request number; lease ms; how many done and cancelled jobs are kept (-1: any number), how many dead ones; 1 if no
---   done or cancelled job is kept, else 0; the process' channel, or '' if it is not to be woken; number of finishes, of claims;
---   for each finish: worker, its lease, and the letter of the state asked for: d done, x dead, c cancelled, t todo,
---     s scheduled, followed by one letter for each argument that comes next: S the score (t: the place; s: the delay in
---     ms * 16 + 10 - priority), N the run from now on, E error, P progress, R result;
---   for each claim: worker, the rest of its lease (nonce and process).
+--   done or cancelled job is kept, else 0; the process' channel, or '' if it is not to be woken; number of finishes, of claims by
+--   workers that finish nothing;
+--   for each finish: worker; its lease; the rest of the lease of the job that it claims now (nonce and process), or '' if it
+--     wants none; and the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled, followed
+--     by one letter for each argument that comes next: S the score (t: the place; s: the delay in ms * 16 + 10 - priority),
+--     N the run from now on, E error, P progress, R result;
+--   for each other claim: worker, the rest of its lease.
+--   No worker stands in it twice.
 -- Returns: 0; the letter of the state that each finish led to, - where the lease was lost; ms until the next look (0 at
---   once, -1 never); how many jobs were trimmed; for each claim that got a job: its index, the job's id (or the whole
---   lease if the worker held it already), record, run; for each of these that ran before: its index, progress, error.
+--   once, -1 never); how many jobs were trimmed; for each worker that got a job: its index, finishes first, the job's id (or
+--   the whole lease if the worker held it already), record, run; for each of these that ran before: index, progress, error.
 
 local bad = foreign()
 if bad then return bad end
@@ -16,30 +19,31 @@ local number = tonumber(ARGV[1])
 local answer, late = said(number)
 if late then return late end
 local leaseFor, keep, keepDead, keepNone = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
-local me, finishes, claims = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local me, finishes = ARGV[6], tonumber(ARGV[7])
+local all = finishes + tonumber(ARGV[8])
 local now = clock()
-local stamp = whole(now)
+local stamp, deadline = whole(now), whole(now + leaseFor)
 
--- Read the request.
-local names, leases, targets, extras, rests = {}, {}, {}, {}, {}
-local at = 9
+-- Read the request: one line a worker.
+local names, leases, rests, targets, extras = {}, {}, {}, {}, {}
+local at, asking = 9, 0
 for i = 1, finishes do
-  local target = ARGV[at + 2]
-  names[i], leases[i] = ARGV[at], ARGV[at + 1]
-  at = at + 3
+  local target = ARGV[at + 3]
+  names[i], leases[i], rests[i] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  at = at + 4
   if #target > 1 then
     local extra = {}
     for j = 2, #target do
-      extra[string.sub(target, j, j)] = ARGV[at]
+      extra[sub(target, j, j)] = ARGV[at]
       at = at + 1
     end
     extras[i] = extra
-    target = string.sub(target, 1, 1)
+    target = sub(target, 1, 1)
   end
   targets[i] = target
 end
-for i = 1, claims do
-  names[finishes + i], rests[i] = ARGV[at], ARGV[at + 1]
+for i = finishes + 1, all do
+  names[i], rests[i] = ARGV[at], ARGV[at + 1]
   at = at + 2
 end
 local repeated = answer ~= nil -- then nothing is ended or claimed again
@@ -47,10 +51,10 @@ local held = look('HMGET', workers, names)
 local notes = call('HMGET', meta, 'paused', 'maxrec')
 
 -- Decide where each finished job goes.
-local ids, current, ended = {}, {}, {} -- of the leases that end here; `ended` has the leases themselves
+local ids, current = {}, {} -- of the leases that end here: the job, the index
 local into = { d = {}, x = {}, c = {}, t = {}, s = {} }
 local newRuns, newErrors, newProgress, newResults = {}, {}, {}, {}
-local erased, over, freed = {}, {}, {}
+local erased, over = {}, {}
 local function put(list, id, value)
   if value then
     list[#list + 1] = id
@@ -58,17 +62,18 @@ local function put(list, id, value)
   end
 end
 if not repeated then
+  local n = 0
   for i = 1, finishes do
-    if held[i] == leases[i] and not ended[leases[i]] then
-      ended[leases[i]] = true
-      current[#current + 1] = i
-      ids[#ids + 1] = string.sub(leases[i], 1, 16)
+    if held[i] == leases[i] then
+      n = n + 1
+      current[n], ids[n] = i, sub(leases[i], 1, 16)
     else
       targets[i] = '-'
     end
   end
   local asked = look('ZMSCORE', cancels, ids)
   local awaits = wanted(ids, now) or {}
+  n = 0
   for k = 1, #ids do
     local i, id = current[k], ids[k]
     local target, extra = targets[i], extras[i]
@@ -85,11 +90,12 @@ if not repeated then
       over[#over + 1] = id
     end
     if keepNone and (target == 'd' or target == 'c') and not awaits[id] then
-      erased[#erased + 1] = id
+      n = n + 1
+      erased[n] = id
     else
       local list = into[target]
-      list[#list + 1] = score
-      list[#list + 1] = id
+      local end_ = #list
+      list[end_ + 1], list[end_ + 2] = score, id
       if extra then
         put(newRuns, id, extra.N)
         put(newErrors, id, extra.E)
@@ -97,7 +103,6 @@ if not repeated then
         put(newResults, id, extra.R)
       end
     end
-    freed[names[i]] = true
   end
   answer = table.concat(targets)
   add('HSET', runs, newRuns)
@@ -111,20 +116,28 @@ if not repeated then
   add('ZADD', todo, into.t)
 end
 
--- Give back what a worker holds already; the others are free.
-local got, before, free = {}, {}, {}
-local mine = {}
-for i = 1, claims do
-  local lease = held[finishes + i]
-  if lease and not ended[lease] then
+-- Give back what a worker holds already; the others that ask are free.
+local got, before = {}, {}
+local mine, free, idle = {}, {}, {} -- indices; idle has the workers whose mapping ends
+local frees = 0
+for i = 1, all do
+  local lease, wants = held[i], rests[i] ~= ''
+  if wants then asking = asking + 1 end
+  if not lease or (not repeated and lease == leases[i]) then
+    if not wants then
+      if lease then idle[#idle + 1] = names[i] end
+    elseif not repeated then
+      frees = frees + 1
+      free[frees] = i
+    end
+  elseif wants then
     mine[#mine + 1] = i
-  elseif not repeated then
-    free[#free + 1] = i
   end
 end
+local given = 0
 local function hand(i, id, record, run)
-  local n = #got
-  got[n + 1], got[n + 2], got[n + 3], got[n + 4] = i, id, record, run
+  got[given + 1], got[given + 2], got[given + 3], got[given + 4] = i, id, record, run
+  given = given + 4
 end
 local function leftover(which, these) -- what earlier attempts left: {index of the claim, progress, error}
   local p, e = look('HMGET', progress, these), look('HMGET', errors, these)
@@ -135,13 +148,12 @@ local function leftover(which, these) -- what earlier attempts left: {index of t
 end
 if #mine > 0 then
   local these = {}
-  for k = 1, #mine do these[k] = string.sub(held[finishes + mine[k]], 1, 16) end
+  for k = 1, #mine do these[k] = sub(held[mine[k]], 1, 16) end
   local records, runsOf = look('HMGET', jobs, these), look('HMGET', runs, these)
   for k = 1, #mine do
     local i = mine[k]
     if records[k] and runsOf[k] then
-      hand(i, held[finishes + i], records[k], runsOf[k])
-      freed[names[finishes + i]] = nil
+      hand(i, held[i], records[k], runsOf[k])
     elseif not repeated then
       free[#free + 1] = i -- its record is gone: the reaper will see to what is left of it
     end
@@ -151,7 +163,7 @@ end
 
 -- Make due jobs todo, at most 1,000, and find out when the next is due.
 local next, promoted = repeated and 0 or -1, {}
-if claims > 0 and not repeated and not notes[1] then
+if asking > 0 and not repeated and not notes[1] then
   local first = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
   local limit = now * 16 + 15
   if #first > 0 and tonumber(first[2]) <= limit then
@@ -166,19 +178,20 @@ if claims > 0 and not repeated and not notes[1] then
     add('ZADD', todo, places)
     first = call('ZRANGE', scheduled, #promoted, #promoted, 'WITHSCORES')
   end
-  if #first > 0 then next = math.max(0, math.floor(tonumber(first[2]) / 16) - now) end
+  if #first > 0 then next = math.max(0, floor(tonumber(first[2]) / 16) - now) end
 end
 
 -- Claim for the free workers, in the order of places, until the reply has 1 MiB.
-local claimed, left = {}, 0
-if #free > 0 and not notes[1] then
-  local peek = call('ZRANGE', todo, 0, #free - 1, 'WITHSCORES')
-  local waits = {}
-  for i = 1, #peek, 2 do waits[#waits + 1] = peek[i] end
-  local n, bytes, f = #waits, 0, 1
-  local step = math.max(1, math.min(1000, math.floor(1048576 / math.max(1, tonumber(notes[2] or 1) or 1))))
+local claimed, left, f = {}, 0, 1
+frees = #free
+if frees > 0 and not notes[1] then
+  local peek = call('ZRANGE', todo, 0, frees - 1, 'WITHSCORES')
+  local waits, n = {}, #peek / 2
+  for k = 1, n do waits[k] = peek[2 * k - 1] end
+  local bytes = 0
+  local step = math.max(1, math.min(1000, floor(1048576 / math.max(1, tonumber(notes[2] or 1) or 1))))
   local doings, runsOf, mapped, stubs, reasons, buried = {}, {}, {}, {}, {}, {}
-  local again, ran = {}, {}
+  local again, ran, since = {}, {}, ' ' .. stamp .. ' '
   local from = 1
   while from <= n and bytes < 1048576 do
     local to = math.min(n, from + step - 1)
@@ -186,24 +199,24 @@ if #free > 0 and not notes[1] then
     local old = live[runs] and call('HMGET', runs, unpack(waits, from, to)) or {}
     for k = from, to do
       local id, record, run = waits[k], records[k - from + 1], old[k - from + 1]
-      claimed[#claimed + 1] = id
-      if record and string.byte(record) == 49 then
+      claimed[k] = id
+      if record and byte(record) == 49 then
         local i = free[f]
-        local worker = names[finishes + i]
-        f = f + 1
+        local worker = names[i]
         if run then
-          local attempt, crashes = string.match(run, '^(%d+) (%d+) ')
-          run = whole((tonumber(attempt) or 0) + 1) .. ' ' .. (crashes or '0') .. ' ' .. peek[2 * k] .. ' ' .. stamp .. ' ' .. worker
+          local attempt, crashes = match(run, '^(%d+) (%d+) ')
+          run = whole((tonumber(attempt) or 0) + 1) .. ' ' .. (crashes or '0') .. ' ' .. peek[2 * k] .. since .. worker
           again[#again + 1], ran[#ran + 1] = i, id
         else
-          run = '1 0 ' .. peek[2 * k] .. ' ' .. stamp .. ' ' .. worker
+          run = '1 0 ' .. peek[2 * k] .. since .. worker
         end
         bytes = bytes + #record
         hand(i, id, record, run)
-        put(runsOf, id, run)
-        put(mapped, worker, id .. rests[i])
-        put(doings, whole(now + leaseFor), id)
-        freed[worker] = nil
+        local p = 2 * f
+        runsOf[p - 1], runsOf[p] = id, run
+        mapped[p - 1], mapped[p] = worker, id .. rests[i]
+        doings[p - 1], doings[p] = deadline, id
+        f = f + 1
       else -- quarantine
         put(buried, stamp, id)
         put(reasons, id, record and 'the record is of an unknown version' or 'the record is missing')
@@ -217,8 +230,8 @@ if #free > 0 and not notes[1] then
   add('HSET', jobs, stubs)
   add('HSET', errors, reasons)
   add('ZADD', dead, buried)
-  add('HSET', runs, runsOf)
-  add('HSET', workers, mapped)
+  grow(runs, runsOf)
+  grow(workers, mapped)
   add('ZADD', doing, doings)
   for k = 1, #buried, 2 do into.x[#into.x + 1] = buried[k + 1] end
   left = call('ZCARD', todo) - #claimed
@@ -242,13 +255,15 @@ local reclaimed = {}
 if #into.t + #into.s > 0 then
   for k = 1, #claimed do reclaimed[claimed[k]] = true end
 end
-local undone, idle = {}, {}
+local undone = {}
 for k = 1, #ids do
   if not reclaimed[ids[k]] then undone[#undone + 1] = ids[k] end
 end
-for worker in pairs(freed) do idle[#idle + 1] = worker end
+for k = f, #free do
+  if held[free[k]] then idle[#idle + 1] = names[free[k]] end
+end
 drop('ZREM', scheduled, promoted)
-drop('ZREM', todo, claimed)
+if #claimed > 0 then call('ZREMRANGEBYRANK', todo, 0, #claimed - 1) end -- they are its first
 drop('ZREM', doing, undone)
 drop('HDEL', workers, idle)
 drop('ZREM', cancels, ids)
@@ -259,8 +274,8 @@ erase(erased)
 tell(over, wanted(over, now))
 
 -- Wait to be woken, or pass the word on: for what is left, or when the next due time is one of ours.
-local short = #got < 4 * claims
-if me ~= '' and claims > 0 then
+local short = #got < 4 * asking
+if me ~= '' and asking > 0 then
   if short and left <= 0 then
     add('ZADD', waiting, { stamp, me })
   elseif not short then

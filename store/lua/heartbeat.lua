@@ -16,7 +16,7 @@ local verdict, ids, deadlines, reports = {}, {}, {}, {}
 for i = 1, n do
   local lease = ARGV[4 * i]
   if held[i] == lease then
-    local id = string.sub(lease, 1, 16)
+    local id = sub(lease, 1, 16)
     verdict[i] = 'h'
     ids[#ids + 1] = id
     deadlines[#deadlines + 1] = whole(now + leaseFor)
@@ -39,7 +39,7 @@ end
 local found = {}
 for i = 1, #others do
   if unknown[i] then
-    local id = string.sub(unknown[i], 1, 16)
+    local id = sub(unknown[i], 1, 16)
     local record, run = call('HGET', jobs, id), call('HGET', runs, id)
     if record and run then
       local at = #found

@@ -11,7 +11,7 @@ if call('HGET', meta, 'paused') then n = 0 end
 local others = {}
 if n > 0 then
   others = call('ZRANGE', waiting, 0, math.min(n, 1000) - 1)
-  local instance = string.match(jobs, '{(.*)}')
+  local instance = match(jobs, '{(.*)}')
   for i = 1, #others do
     if others[i] ~= me then call('PUBLISH', others[i], 'wake ' .. instance) end
   end

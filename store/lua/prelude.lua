@@ -6,7 +6,7 @@
 -- Cluster slot that is migrating would be an error half-way. Each returns a table that starts with a code:
 --    0 done; -1 a request older than the lane's last; -2 a key of the wrong type, its name, type and what it should be.
 
-local call = redis.call
+local call, byte, sub, match, format, floor = redis.call, string.byte, string.sub, string.match, string.format, math.floor
 local jobs, runs, errors, progress, results, todo, scheduled, doing, parked, done, dead, cancelled, workers, cancels,
   awaited, waiting, meta, lane = unpack(KEYS)
 
@@ -29,10 +29,10 @@ end
 
 local function clock()
   local t = call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
+  return t[1] * 1000 + floor(t[2] / 1000)
 end
 
-local function whole(n) return string.format('%.0f', n) end
+local function whole(n) return format('%.0f', n) end
 
 -- One command with a list of arguments of any length, 2,000 at a time (an even number: pairs stay together).
 -- The answers are joined where they are lists, added where they are numbers.
@@ -68,6 +68,14 @@ local function add(command, key, args)
   end
 end
 
+-- The same for a hash whose small form would be searched from end to end for each job: a field with a long value keeps
+-- it in the large form.
+local function grow(key, args)
+  if #args == 0 then return end
+  if not live[key] then call('HSET', key, '', string.rep(' ', 65)) end
+  add('HSET', key, args)
+end
+
 local function drop(command, key, args)
   if live[key] and #args > 0 then many(command, key, args) end
 end
@@ -76,7 +84,7 @@ end
 local function said(number)
   local last = call('GET', lane)
   if not last then return end
-  local n, answer = string.match(last, '^(%d+) (.*)$')
+  local n, answer = match(last, '^(%d+) (.*)$')
   n = tonumber(n) or 0
   if number == n then return answer end
   if number < n then return nil, { -1 } end
@@ -99,7 +107,7 @@ end
 local function wake(n)
   if n <= 0 or not live[waiting] then return end
   local woken, heard, from = {}, 0, 0
-  local instance = string.match(jobs, '{(.*)}')
+  local instance = match(jobs, '{(.*)}')
   while heard < n and from < 1000 do
     local some = call('ZRANGE', waiting, whole(from), whole(from + math.min(n - heard, 100) - 1))
     if #some == 0 then break end
@@ -113,8 +121,8 @@ local function wake(n)
 end
 
 local function channel(kind, id)
-  local hex = string.gsub(id, '.', function(c) return string.format('%02x', string.byte(c)) end)
-  return string.match(jobs, '^(.-):{') .. ':' .. kind .. ':' .. hex
+  local hex = string.gsub(id, '.', function(c) return format('%02x', byte(c)) end)
+  return match(jobs, '^(.-):{') .. ':' .. kind .. ':' .. hex
 end
 
 -- Removes all that is kept of the jobs, but for their places in the sets of states.

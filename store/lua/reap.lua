@@ -17,7 +17,7 @@ local paused = call('HGET', meta, 'paused')
 
 local names, parsed = {}, {}
 for i = 1, #ids do
-  local attempt, crashes, place, started, worker = string.match(ranOf[i] or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+  local attempt, crashes, place, started, worker = match(ranOf[i] or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
   parsed[i] = { tonumber(attempt) or 1, tonumber(crashes) or 0, place, started or stamp, worker or '' }
   names[i] = worker or ''
 end
@@ -27,7 +27,7 @@ local toTodo, toDead, toCancelled, over = {}, {}, {}, {}
 for i = 1, #ids do
   local id, run = ids[i], parsed[i]
   local crashes, letter = run[2] + 1, 't'
-  if held[i] and string.sub(held[i], 1, 16) == id then freed[#freed + 1] = names[i] end
+  if held[i] and sub(held[i], 1, 16) == id then freed[#freed + 1] = names[i] end
   if asked[i] then
     letter = 'c'
     toCancelled[#toCancelled + 1] = stamp

@@ -9,7 +9,7 @@ local now, oldest = clock(), nil
 for p = 0, 9 do
   local first = call('ZRANGE', todo, whole(p * TOP), '(' .. whole((p + 1) * TOP), 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   if #first > 0 then
-    local since = math.floor((tonumber(first[2]) - p * TOP) / 256) + EPOCH
+    local since = floor((tonumber(first[2]) - p * TOP) / 256) + EPOCH
     if not oldest or since < oldest then oldest = since end
   end
 end
