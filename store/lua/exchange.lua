@@ -267,9 +267,9 @@ if #claimed > 0 then call('ZREMRANGEBYRANK', todo, 0, #claimed - 1) end -- they 
 drop('ZREM', doing, undone)
 drop('HDEL', workers, idle)
 drop('ZREM', cancels, ids)
-drop('ZREM', done, trimmedDone)
-drop('ZREM', dead, trimmedDead)
-drop('ZREM', cancelled, trimmedCancelled)
+trim(done, trimmedDone)
+trim(dead, trimmedDead)
+trim(cancelled, trimmedCancelled)
 erase(erased)
 tell(over, wanted(over, now))
 

@@ -158,29 +158,27 @@ end
 -- The jobs that retention no longer keeps in an ending state, at most 1,000: those beyond count and those that ended
 -- before the time `before`; -1 is no bound. A job that somebody waits for stays a minute.
 local function outlived(state, count, before, now)
-  local gone = {}
-  local function take(ids)
-    local set = wanted(ids, now)
-    local ended = set and call('ZMSCORE', state, unpack(ids))
-    for i = 1, #ids do
-      if not (set and set[ids[i]] and tonumber(ended[i]) > now - 60000) then gone[#gone + 1] = ids[i] end
-    end
+  local over = count < 0 and 0 or call('ZCARD', state) - count
+  local ids = over > 0 and call('ZRANGE', state, 0, math.min(over, 1000) - 1) or {}
+  if #ids == 0 and before >= 0 then
+    ids = call('ZRANGE', state, '-inf', whole(before), 'BYSCORE', 'LIMIT', 0, 1000)
   end
-  if count >= 0 then
-    local over = call('ZCARD', state) - count
-    if over > 0 then take(call('ZRANGE', state, 0, math.min(over, 1000) - 1)) end
-  end
-  if #gone == 0 and before >= 0 then
-    take(call('ZRANGE', state, '-inf', whole(before), 'BYSCORE', 'LIMIT', 0, 1000))
+  local set = wanted(ids, now)
+  if not set then return ids end
+  local ended, gone = call('ZMSCORE', state, unpack(ids)), {}
+  for i = 1, #ids do
+    if not (set[ids[i]] and tonumber(ended[i]) > now - 60000) then gone[#gone + 1] = ids[i] end
   end
   return gone
 end
 
--- Which state a job is in, its set and its score there; nil when it is in none.
-local function whereabouts(id)
-  local sets = { scheduled, todo, doing, parked, done, dead, cancelled }
-  for i = 1, #sets do
-    local score = live[sets[i]] and call('ZSCORE', sets[i], id)
-    if score then return i, sets[i], score end
+-- Removes from an ending state what outlived returned: mostly its first, which costs less than to look for each.
+local function trim(state, gone)
+  if #gone == 0 then return end
+  local last = call('ZRANGE', state, #gone - 1, #gone - 1)
+  if last[1] == gone[#gone] then
+    call('ZREMRANGEBYRANK', state, 0, #gone - 1)
+  else
+    many('ZREM', state, gone)
   end
 end

@@ -68,9 +68,9 @@ tell(over, wanted(over, now))
 drop('ZREM', doing, ids)
 drop('HDEL', workers, freed)
 drop('ZREM', cancels, ids)
-drop('ZREM', done, trimDone)
-drop('ZREM', cancelled, trimCancelled)
-drop('ZREM', dead, trimDead)
+trim(done, trimDone)
+trim(cancelled, trimCancelled)
+trim(dead, trimDead)
 for _, list in ipairs({ trimDone, trimCancelled, trimDead }) do erase(list) end
 drop('ZREM', awaited, lapsed)
 if #toTodo > 0 and not paused then
