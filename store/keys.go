@@ -29,9 +29,9 @@ import (
 //	meta       hash  seq, paused, maxrec
 //	lane:<id>  string, expiring: the last request of a lane and its answer (see lane.go)
 //
-// Ids are their 16 bytes. A place is (10-priority)*2^49 + seq, and a due time is ms*16 + (10-priority): both are whole
+// Ids are their 16 bytes. A place is (10-priority)*9*10^14 + seq, and a due time is ms*16 + (10-priority): both are whole
 // numbers below 2^53, so that a zset's score holds them exactly. seq is a clock that never stands still or goes back:
-// the greater of the last one plus one and 256 times the milliseconds since 2025. So the place also tells since when.
+// the greater of the last one plus one and 256 times the milliseconds since 2000. So the place also tells since when.
 //
 // Global keys, each touched alone: instances (set), processes (zset, JSON by expiry), format (string).
 //

@@ -96,8 +96,8 @@ func parseRun(s string) (run, error) {
 
 // Places and due times, as keys.go describes them.
 const (
-	top     = 1 << 49
-	epochMS = 1735689600000
+	top     = 900_000_000_000_000
+	epochMS = 946_684_800_000 // 2000-01-01, when the clock of a synctest bubble starts; there is room until 2111
 )
 
 // placeTime says since when a job with this place has been todo.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 )
 
 // Runtime is the part of the store that only package worker calls: producing, leasing and ending jobs. It hangs on
@@ -13,6 +14,10 @@ type Runtime struct{ s *Store }
 
 // Runtime returns what package worker drives the store with.
 func (s *Store) Runtime() *Runtime { return &Runtime{s} }
+
+// Client returns the client of the server, for tests and tools that look behind the store's back; the embedded server has no
+// other way in. It is not the caller's to close.
+func (r *Runtime) Client() redis.UniversalClient { return r.s.rdb }
 
 // Terms are what a process has agreed with an instance. They are the same in each of its calls.
 type Terms struct {

@@ -162,7 +162,7 @@ if #mine > 0 then
 end
 
 -- Make due jobs todo, at most 1,000, and find out when the next is due.
-local next, promoted = repeated and 0 or -1, {}
+local next, promoted, soonest = repeated and 0 or -1, {}, nil
 if asking > 0 and not repeated and not notes[1] then
   local first = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
   local limit = now * 16 + 15
@@ -179,6 +179,9 @@ if asking > 0 and not repeated and not notes[1] then
     first = call('ZRANGE', scheduled, #promoted, #promoted, 'WITHSCORES')
   end
   if #first > 0 then next = math.max(0, floor(tonumber(first[2]) / 16) - now) end
+  soonest = first[1]
+elseif #into.s > 0 then
+  soonest = call('ZRANGE', scheduled, 0, 0)[1]
 end
 
 -- Claim for the free workers, in the order of places, until the reply has 1 MiB.
@@ -236,8 +239,8 @@ if frees > 0 and not notes[1] then
   for k = 1, #buried, 2 do into.x[#into.x + 1] = buried[k + 1] end
   left = call('ZCARD', todo) - #claimed
   if left > 0 then next = 0 end
-elseif #into.t > 0 then
-  left = #into.t / 2
+else
+  left = #into.t / 2 + #promoted
 end
 
 -- Keep within the bounds of retention.
@@ -273,21 +276,15 @@ trim(cancelled, trimmedCancelled)
 erase(erased)
 tell(over, wanted(over, now))
 
--- Wait to be woken, or pass the word on: for what is left, or when the next due time is one of ours.
+-- Wait to be woken, or pass the word on: for what is left, or when the next due time is one of ours and we may be busy then.
 local short = #got < 4 * asking
-if me ~= '' and asking > 0 then
-  if short and left <= 0 then
-    add('ZADD', waiting, { stamp, me })
-  elseif not short then
-    drop('ZREM', waiting, { me })
+if short and me ~= '' and left <= 0 then
+  add('ZADD', waiting, { stamp, me })
+elseif not notes[1] then
+  for k = 2, #into.s, 2 do
+    if into.s[k] == soonest then left = math.max(left, 1) end
   end
-end
-if not notes[1] then
-  if left > 0 then
-    wake(left)
-  elseif not short and #into.s > 0 then
-    wake(1)
-  end
+  wake(left, not short and me ~= '' and me or nil)
 end
 say(number, answer)
 return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, got, before }

@@ -5,17 +5,6 @@
 
 local bad = foreign()
 if bad then return bad end
-local me = ARGV[1]
-local n = call('ZCARD', todo)
-if call('HGET', meta, 'paused') then n = 0 end
-local others = {}
-if n > 0 then
-  others = call('ZRANGE', waiting, 0, math.min(n, 1000) - 1)
-  local instance = match(jobs, '{(.*)}')
-  for i = 1, #others do
-    if others[i] ~= me then call('PUBLISH', others[i], 'wake ' .. instance) end
-  end
-end
-others[#others + 1] = me
-drop('ZREM', waiting, others)
+local left = call('HGET', meta, 'paused') and 0 or call('ZCARD', todo)
+wake(left, ARGV[1])
 return { 0 }

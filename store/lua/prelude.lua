@@ -93,7 +93,7 @@ end
 local function say(number, answer) call('SET', lane, whole(number) .. ' ' .. answer, 'PX', 3600000) end
 
 -- Places. See keys.go for the layout.
-local TOP, EPOCH = 562949953421312, 1735689600000 -- 2^49; 2025-01-01 in milliseconds
+local TOP, EPOCH = 900000000000000, 946684800000 -- 9*10^14; 2000-01-01 in milliseconds
 
 -- Reserves n sequence numbers and returns the first.
 local function reserve(n, now)
@@ -103,21 +103,24 @@ local function reserve(n, now)
   return first
 end
 
--- Wakes up to n of the processes that wait for work, those that asked first; one that no longer listens counts for none.
-local function wake(n)
-  if n <= 0 or not live[waiting] then return end
-  local woken, heard, from = {}, 0, 0
-  local instance = match(jobs, '{(.*)}')
+-- Wakes up to n of the processes that wait for work, those that asked first; one that no longer listens counts for none. All
+-- of them, and the one that is named, no longer wait then.
+local function wake(n, leaver)
+  if not live[waiting] then return end
+  local leave, heard, from = { leaver }, 0, 0
+  local message = 'wake ' .. match(jobs, '{(.*)}')
   while heard < n and from < 1000 do
-    local some = call('ZRANGE', waiting, whole(from), whole(from + math.min(n - heard, 100) - 1))
+    local some = call('ZRANGE', waiting, from, from + math.min(n - heard, 100) - 1)
     if #some == 0 then break end
     for i = 1, #some do
-      woken[#woken + 1] = some[i]
-      heard = heard + call('PUBLISH', some[i], 'wake ' .. instance)
+      if some[i] ~= leaver then
+        leave[#leave + 1] = some[i]
+        heard = heard + call('PUBLISH', some[i], message)
+      end
     end
     from = from + #some
   end
-  drop('ZREM', waiting, woken)
+  drop('ZREM', waiting, leave)
 end
 
 local function channel(kind, id)
@@ -156,13 +159,11 @@ local function tell(ids, set)
 end
 
 -- The jobs that retention no longer keeps in an ending state, at most 1,000: those beyond count and those that ended
--- before the time `before`; -1 is no bound. A job that somebody waits for stays a minute.
-local function outlived(state, count, before, now)
+-- age ms ago or earlier; -1 is no bound. A job that somebody waits for stays a minute.
+local function outlived(state, count, age, now)
   local over = count < 0 and 0 or call('ZCARD', state) - count
+  if age >= 0 then over = math.max(over, call('ZCOUNT', state, '-inf', whole(now - age))) end
   local ids = over > 0 and call('ZRANGE', state, 0, math.min(over, 1000) - 1) or {}
-  if #ids == 0 and before >= 0 then
-    ids = call('ZRANGE', state, '-inf', whole(before), 'BYSCORE', 'LIMIT', 0, 1000)
-  end
   local set = wanted(ids, now)
   if not set then return ids end
   local ended, gone = call('ZMSCORE', state, unpack(ids)), {}
@@ -180,5 +181,14 @@ local function trim(state, gone)
     call('ZREMRANGEBYRANK', state, 0, #gone - 1)
   else
     many('ZREM', state, gone)
+  end
+end
+
+-- Which state a job is in (1 scheduled ... 7 cancelled), its set and its score there; nil when it is in none.
+local function whereabouts(id)
+  local sets = { scheduled, todo, doing, parked, done, dead, cancelled }
+  for i = 1, #sets do
+    local score = live[sets[i]] and call('ZSCORE', sets[i], id)
+    if score then return i, sets[i], score end
   end
 end
