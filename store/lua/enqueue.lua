@@ -16,11 +16,11 @@ local ids = {}
 for i = 1, n do ids[i] = ARGV[4 * i - 1] end
 local there = look('HMGET', jobs, ids)
 local notes = call('HMGET', meta, 'maxrec', 'paused', 'seq')
-local first = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
-first = first[2] and tonumber(first[2])
+local soonest = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+local first = soonest[2] and tonumber(soonest[2]) -- (to assign it to the same name goes wrong in the embedded server's Lua)
 
 local letters, records, places, dues, seen = {}, {}, {}, {}, {}
-local head, longest, claimable = '1' .. whole(now), 0, 0
+local head, longest, claimable = '1' .. format('%013.0f', now), 0, 0
 for i = 1, n do
   local id, priority, due = ids[i], ARGV[4 * i + 1], tonumber(ARGV[4 * i + 2])
   if there[i] or seen[id] then

@@ -223,7 +223,7 @@ if frees > 0 and not notes[1] then
       else -- quarantine
         put(buried, stamp, id)
         put(reasons, id, record and 'the record is of an unknown version' or 'the record is missing')
-        if not record then put(stubs, id, '1' .. stamp .. '5' .. '\0' .. 'null') end
+        if not record then put(stubs, id, '1' .. format('%013.0f', now) .. '5' .. '\0' .. 'null') end
         if live[awaited] then over[#over + 1] = id end
       end
     end

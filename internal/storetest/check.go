@@ -1,0 +1,248 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// States in the order of a job's life.
+var allStates = []store.State{store.Scheduled, store.Todo, store.Doing, store.Parked, store.Done, store.Dead, store.Cancelled}
+
+// Layout names the types of an instance's keys; a lane's key follows it with its id.
+var Layout = map[string]string{
+	"jobs": "hash", "runs": "hash", "errors": "hash", "progress": "hash", "results": "hash", "workers": "hash", "meta": "hash",
+	"todo": "zset", "scheduled": "zset", "doing": "zset", "parked": "zset", "done": "zset", "dead": "zset", "cancelled": "zset",
+	"cancels": "zset", "awaited": "zset", "waiting": "zset", "lane": "string",
+}
+
+// Global names the types of the other keys.
+var Global = map[string]string{"instances": "set", "processes": "zset", "format": "string"}
+
+// keys returns all keys under the prefix.
+func (e *Env) keys(t testing.TB) []string {
+	t.Helper()
+	keys, err := e.Raw.Keys(t.Context(), e.Prefix+":*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Content returns all that is under the prefix: key, a field or member of it, value or score.
+func (e *Env) Content(t testing.TB) map[string]string {
+	t.Helper()
+	ctx, all := t.Context(), map[string]string{}
+	for _, key := range e.keys(t) {
+		kind, err := e.Raw.Type(ctx, key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := map[string]string{}
+		switch kind {
+		case "hash":
+			fields, err = e.Raw.HGetAll(ctx, key).Result()
+		case "zset":
+			members, zerr := e.Raw.ZRangeWithScores(ctx, key, 0, -1).Result()
+			err = zerr
+			for _, m := range members {
+				fields[m.Member.(string)] = fmt.Sprintf("%.0f", m.Score)
+			}
+		case "set":
+			members, serr := e.Raw.SMembers(ctx, key).Result()
+			err = serr
+			for _, m := range members {
+				fields[m] = ""
+			}
+		case "list":
+			members, lerr := e.Raw.LRange(ctx, key, 0, -1).Result()
+			err = lerr
+			for i, m := range members {
+				fields[fmt.Sprint(i)] = m
+			}
+		case "string":
+			fields[""], err = e.Raw.Get(ctx, key).Result()
+		}
+		if err != nil {
+			t.Fatalf("reading %s: %v", key, err)
+		}
+		for f, v := range fields {
+			all[key+" "+f] = v
+		}
+	}
+	return all
+}
+
+// Kept is Content less what a request leaves behind that changes no job: its lane, the list of those that wait.
+func (e *Env) Kept(t testing.TB) map[string]string {
+	t.Helper()
+	all := e.Content(t)
+	maps.DeleteFunc(all, func(k, _ string) bool {
+		return strings.Contains(k, "}:lane:") || strings.Contains(k, "}:waiting ")
+	})
+	return all
+}
+
+// wantSame fails the test if something has changed.
+func wantSame(t testing.TB, what string, before, after map[string]string) {
+	t.Helper()
+	for k, v := range before {
+		if w, ok := after[k]; !ok {
+			t.Errorf("%s: %q is gone", what, k)
+		} else if v != w {
+			t.Errorf("%s: %q was %q, is %q", what, k, v, w)
+		}
+	}
+	for k, v := range after {
+		if _, ok := before[k]; !ok {
+			t.Errorf("%s: %q is new: %q", what, k, v)
+		}
+	}
+}
+
+// Check fails the test unless all is as it may be between two operations.
+func (e *Env) Check(t testing.TB) {
+	t.Helper()
+	instances := e.checkKeys(t)
+	stats := map[string]store.Stats{}
+	all, err := e.Store.Stats(t.Context())
+	if err != nil {
+		t.Errorf("counting: %v", err)
+	}
+	for _, s := range all {
+		stats[s.Instance] = s
+	}
+	for _, name := range instances {
+		e.checkStats(t, stats[name], e.checkInstance(t, name))
+	}
+}
+
+// checkData is Check by the raw client alone, for when a fault is armed on the store's.
+func (e *Env) checkData(t testing.TB) {
+	t.Helper()
+	for _, name := range e.checkKeys(t) {
+		e.checkInstance(t, name)
+	}
+}
+
+// checkKeys looks at what keys there are, and returns the instances that they belong to.
+func (e *Env) checkKeys(t testing.TB) []string {
+	t.Helper()
+	instances := map[string]bool{}
+	for _, key := range e.keys(t) {
+		name, ok := e.checkKey(t, key)
+		if !ok {
+			t.Errorf("key %q is not in the layout", key)
+		}
+		if name != "" {
+			instances[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(instances))
+}
+
+// checkKey reports whether a key is in the layout, and returns the instance that it belongs to.
+func (e *Env) checkKey(t testing.TB, key string) (instance string, ok bool) {
+	t.Helper()
+	rest := strings.TrimPrefix(key, e.Prefix+":")
+	want := Global[rest]
+	if tagged, ok := strings.CutPrefix(rest, "{"); ok {
+		var name string
+		instance, name, _ = strings.Cut(tagged, "}:")
+		name, lane, _ := strings.Cut(name, ":")
+		want = Layout[name]
+		if name == "lane" {
+			ttl, err := e.Raw.PTTL(t.Context(), key).Result()
+			if err != nil || ttl <= 0 || ttl > time.Hour || len(lane) != 32 {
+				t.Errorf("key %q lives for %v (%v); want at most an hour", key, ttl, err)
+			}
+		}
+	}
+	kind, err := e.Raw.Type(t.Context(), key).Result()
+	return instance, err == nil && kind == want
+}
+
+// checkInstance compares the keys of an instance with one another, and returns what Stats should say of it.
+func (e *Env) checkInstance(t testing.TB, name string) store.Stats {
+	t.Helper()
+	ctx := t.Context()
+	hash := func(key string) map[string]string {
+		m, err := e.Raw.HGetAll(ctx, e.Key(name, key)).Result()
+		must(t, err)
+		delete(m, "") // keeps the hash in its large form
+		return m
+	}
+	set := func(key string) []string {
+		m, err := e.Raw.ZRange(ctx, e.Key(name, key), 0, -1).Result()
+		must(t, err)
+		return m
+	}
+	jobs, in, counts := hash("jobs"), map[string]store.State{}, map[store.State]int64{}
+	for _, s := range allStates {
+		for _, id := range set(string(s)) {
+			if was, twice := in[id]; twice {
+				t.Errorf("%s: job %x is both %s and %s", name, id, was, s)
+			}
+			if _, ok := jobs[id]; !ok {
+				t.Errorf("%s: job %x is %s and has no record", name, id, s)
+			}
+			in[id] = s
+			counts[s]++
+		}
+	}
+	for id := range jobs {
+		if in[id] == "" {
+			t.Errorf("%s: job %x is in no state", name, id)
+		}
+	}
+	for _, key := range []string{"runs", "errors", "progress", "results"} {
+		for id := range hash(key) {
+			if in[id] == "" {
+				t.Errorf("%s: %s of job %x outlives it", name, key, id)
+			}
+		}
+	}
+	for _, id := range set("cancels") {
+		if in[id] != store.Doing {
+			t.Errorf("%s: a cancel of job %x, which is %q", name, id, in[id])
+		}
+	}
+	holders := map[string]int{}
+	for worker, token := range hash("workers") {
+		if len(worker) != 16 || len(token) != 40 {
+			t.Errorf("%s: mapping %x is %x", name, worker, token)
+			continue
+		}
+		holders[token[:16]]++
+		if in[token[:16]] != store.Doing {
+			t.Errorf("%s: worker %x is mapped to a job that is %q", name, worker, in[token[:16]])
+		}
+	}
+	for id, s := range in {
+		if s == store.Doing && holders[id] != 1 {
+			t.Errorf("%s: job %x is doing and has %d workers", name, id, holders[id])
+		}
+	}
+	return store.Stats{
+		Instance: name, Total: int64(len(jobs)),
+		Todo: counts[store.Todo], Scheduled: counts[store.Scheduled], Doing: counts[store.Doing], Parked: counts[store.Parked],
+		Done: counts[store.Done], Dead: counts[store.Dead], Cancelled: counts[store.Cancelled],
+	}
+}
+
+func (e *Env) checkStats(t testing.TB, got, want store.Stats) {
+	t.Helper()
+	if sum := got.Todo + got.Scheduled + got.Doing + got.Parked + got.Done + got.Dead + got.Cancelled; got.Total != sum {
+		t.Errorf("%s: total is %d, the states add up to %d", want.Instance, got.Total, sum)
+	}
+	want.Paused, want.OldestTodo = got.Paused, got.OldestTodo
+	if got != want {
+		t.Errorf("%s: stats are %+v, want %+v", want.Instance, got, want)
+	}
+}

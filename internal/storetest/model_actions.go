@@ -1,0 +1,369 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/stint-go/stint/store"
+)
+
+// actions are the operations to draw from; what is listed more than once is drawn more often.
+func (m *machine) actions() map[string]func(*rapid.T) {
+	on := func(f func(*rapid.T, *driven)) func(*rapid.T) {
+		return func(t *rapid.T) {
+			d := m.all[0]
+			if rapid.IntRange(0, 4).Draw(t, "instance") == 4 {
+				d = m.all[1]
+			}
+			f(t, d)
+		}
+	}
+	return map[string]func(*rapid.T){
+		"enqueue": on(m.enqueue), "enqueue more": on(m.enqueue),
+		"exchange": on(m.exchange), "exchange more": on(m.exchange), "exchange again": on(m.exchange), "exchange still": on(m.exchange),
+		"repeat": on(m.repeat), "repeat older": on(m.repeatOlder),
+		"heartbeat": on(m.heartbeat),
+		"reap":      on(m.reap), "reap more": on(m.reap),
+		"cancel": on(m.cancel), "requeue": on(m.requeue), "delete": on(m.delete), "await": on(m.await),
+		"pause": on(m.pause), "resume": on(m.resume), "resume too": on(m.resume),
+		"vandalise": on(m.vandalise),
+		"sleep":     m.sleep, "sleep more": m.sleep,
+	}
+}
+
+func (m *machine) sleep(t *rapid.T) {
+	time.Sleep(rapid.SampledFrom(m.rig.Times.Sleeps).Draw(t, "sleep"))
+}
+
+func (m *machine) drawRetention(t *rapid.T, label string) store.Retention {
+	r := store.Retention{}
+	if rapid.Bool().Draw(t, label+" is bounded by count") {
+		r.Count = rapid.SampledFrom([]int{1, 2, 4, 10_000}).Draw(t, label)
+	}
+	if rapid.Bool().Draw(t, label+" is bounded by age") {
+		r.Age = rapid.SampledFrom(m.rig.Times.Ages).Draw(t, label)
+	}
+	return r
+}
+
+func (m *machine) drawJob(t *rapid.T, d *driven) modelNewJob {
+	n := modelNewJob{NewJob: store.NewJob{
+		ID:       rapid.SampledFrom(d.ids).Draw(t, "id"),
+		Payload:  []byte(rapid.SampledFrom([]string{`null`, `{"to":"a b"}`, `"` + strings.Repeat("x", 300) + `"`}).Draw(t, "payload")),
+		Priority: rapid.SampledFrom([]int{0, 0, 1, 5, 6, 10}).Draw(t, "priority"),
+	}}
+	switch rapid.IntRange(0, 9).Draw(t, "when") {
+	case 0, 1, 2:
+		n.Delay = rapid.SampledFrom(m.rig.Times.Delays).Draw(t, "delay")
+	case 3:
+		n.At = timeOf(m.now(t)).Add(rapid.SampledFrom(m.rig.Times.Delays).Draw(t, "at"))
+	case 4:
+		n.At = timeOf(m.now(t)).Add(-rapid.SampledFrom(m.rig.Times.Delays).Draw(t, "at, before now"))
+	case 5:
+		if n.bad = rapid.Bool().Draw(t, "bad"); n.bad {
+			n.Priority = 11
+		}
+	}
+	return n
+}
+
+func (m *machine) enqueue(t *rapid.T, d *driven) {
+	jobs := make([]modelNewJob, rapid.IntRange(1, 5).Draw(t, "jobs"))
+	for i := range jobs {
+		jobs[i] = m.drawJob(t, d)
+		if j := d.model.jobs[jobs[i].ID]; j != nil && j.record == recordDeleted {
+			return // accepted it would be twice in the index; only an audit could tell
+		}
+	}
+	n := modelLanes + rapid.IntRange(0, modelLanes-1).Draw(t, "lane")
+	l := d.lanes[n]
+	if !slices.ContainsFunc(jobs, func(j modelNewJob) bool { return !j.bad }) {
+		l = &drivenLane{now: l.now, number: l.number} // nothing is sent, and the lane stays as it is
+	}
+	l.older, l.last, l.jobs = l.last, l.now, jobs
+	m.sendJobs(t, d, "enqueue", &l.now, request{n, l.number}, jobs)
+	l.number++
+}
+
+func (m *machine) sendJobs(t *rapid.T, d *driven, what string, lane *store.Lane, r request, jobs []modelNewJob) {
+	m.step(t, d, what, func() string {
+		send := make([]store.NewJob, len(jobs))
+		for i := range jobs {
+			send[i] = jobs[i].NewJob
+		}
+		errs, err := m.rt.Enqueue(m.ctx, lane, d.model.name, send)
+		if err != nil {
+			return nameOf(t, err)
+		}
+		verdicts := make([]string, len(errs))
+		for i := range errs {
+			verdicts[i] = nameOf(t, errs[i])
+		}
+		return fmt.Sprint(verdicts)
+	}, func(md *model, now int64) string { return md.enqueue(now, r, jobs) })
+}
+
+// drawnExchange is a request in both languages.
+type drawnExchange struct {
+	terms store.Terms
+	sent  store.Exchange
+	model modelExchange
+}
+
+// drawLease draws one of the leases that were handed out, mostly one that is current.
+func (d *driven) drawLease(t *rapid.T) (knownLease, bool) {
+	var current, stale []knownLease
+	for _, l := range d.leases {
+		if d.model.held[l.Worker()].claim == l.claim {
+			current = append(current, l)
+		} else {
+			stale = append(stale, l)
+		}
+	}
+	some := current
+	if len(some) == 0 || len(stale) > 0 && rapid.IntRange(0, 4).Draw(t, "stale") == 4 {
+		some = stale
+	}
+	if len(some) == 0 {
+		return knownLease{}, false
+	}
+	return some[rapid.IntRange(0, len(some)-1).Draw(t, "lease")], true
+}
+
+func (m *machine) drawFinish(t *rapid.T, l knownLease) (store.Finish, modelFinish) {
+	f := store.Finish{Lease: l.Lease, Verb: rapid.SampledFrom([]store.Verb{store.Complete, store.Complete, store.Retry, store.Snooze,
+		store.Release, store.Bury, store.Cancel}).Draw(t, "verb")}
+	if l.Broken != nil {
+		f.Verb = store.Bury
+	}
+	if f.Verb == store.Retry || f.Verb == store.Snooze {
+		f.Delay = rapid.SampledFrom(m.rig.Times.Delays).Draw(t, "delay")
+	}
+	f.Error = rapid.SampledFrom([]string{"", "", "boom", strings.Repeat("e", store.MaxError+100)}).Draw(t, "error")
+	if rapid.Bool().Draw(t, "has result") {
+		f.Result = raw(`{"made":1}`)
+	}
+	f.Progress = raw(rapid.SampledFrom([]string{"", "", "1", "2"}).Draw(t, "progress"))
+	return f, modelFinish{claim: l.claim, job: l.Job.ID, worker: l.Worker(), priority: l.Job.Priority,
+		verb: f.Verb, delay: f.Delay, err: f.Error, progress: string(f.Progress), res: string(f.Result)}
+}
+
+func (m *machine) exchange(t *rapid.T, d *driven) {
+	process := rapid.IntRange(0, len(processes)-1).Draw(t, "process")
+	lease := rapid.SampledFrom(m.rig.Times.Leases).Draw(t, "lease for")
+	x := &drawnExchange{terms: m.terms(d, lease, process), model: modelExchange{process: processes[process], lease: lease}}
+	finishing := map[uuid.UUID]bool{}
+	for range rapid.IntRange(0, 4).Draw(t, "finishes") {
+		l, ok := d.drawLease(t)
+		if !ok || finishing[l.Worker()] {
+			continue
+		}
+		finishing[l.Worker()] = true
+		f, mf := m.drawFinish(t, l)
+		x.sent.Finishes, x.model.finishes = append(x.sent.Finishes, f), append(x.model.finishes, mf)
+	}
+	for _, w := range d.workers {
+		if rapid.IntRange(0, 2).Draw(t, short(w)+" claims") > 0 {
+			x.sent.Claims = append(x.sent.Claims, w)
+		}
+	}
+	if rapid.IntRange(0, 4).Draw(t, "no claims") == 4 {
+		x.sent.Claims = nil
+	}
+	x.model.claims = x.sent.Claims
+	x.sent.Wait = rapid.Bool().Draw(t, "wait")
+	n := rapid.IntRange(0, modelLanes-1).Draw(t, "lane")
+	l := d.lanes[n]
+	l.older, l.last, l.exchange = l.last, l.now, x
+	lost := rapid.IntRange(0, 3).Draw(t, "reply") == 3
+	m.sendExchange(t, d, "exchange", &l.now, request{n, l.number}, x, lost)
+	l.number++
+	if lost && rapid.Bool().Draw(t, "repeat at once") {
+		again := l.last
+		m.sendExchange(t, d, "exchange, repeated", &again, request{n, l.number - 1}, x, false)
+	}
+}
+
+// sendExchange makes the call; when its reply is lost the caller does not learn of the leases.
+func (m *machine) sendExchange(t *rapid.T, d *driven, what string, lane *store.Lane, r request, x *drawnExchange, lost bool) {
+	var reply store.Exchanged
+	m.step(t, d, what, func() string {
+		var err error
+		if reply, err = m.rt.Exchange(m.ctx, lane, x.terms, x.sent); err != nil {
+			return nameOf(t, err)
+		}
+		ended := make([]string, len(reply.Ended))
+		for i, s := range reply.Ended {
+			if ended[i] = string(s); s == "" {
+				ended[i] = "lost"
+			}
+		}
+		leases := make([]string, len(reply.Leases))
+		for i, l := range reply.Leases {
+			leases[i] = describeLease(l.Job, l.Broken != nil)
+		}
+		return describeExchanged(ended, leases, max(-1, reply.Next.Milliseconds()), reply.Trimmed)
+	}, func(md *model, now int64) string { return md.exchange(now, r, x.model, reply) })
+	if !lost {
+		d.learn(reply.Leases)
+	}
+}
+
+// learn remembers leases that the store handed out, the latest 30 of them.
+func (d *driven) learn(leases []*store.Lease) {
+	for _, l := range leases {
+		d.leases = append(d.leases, knownLease{l, d.model.held[l.Worker()].claim})
+	}
+	d.leases = d.leases[max(0, len(d.leases)-30):]
+}
+
+// repeat sends the last request of a lane again, whatever has happened meanwhile.
+func (m *machine) repeat(t *rapid.T, d *driven) {
+	n := rapid.IntRange(0, len(d.lanes)-1).Draw(t, "lane")
+	l := d.lanes[n]
+	again := l.last
+	m.resend(t, d, "repeated", &again, request{n, l.number - 1})
+}
+
+// repeatOlder sends something over a lane with a number that it is past.
+func (m *machine) repeatOlder(t *rapid.T, d *driven) {
+	n := rapid.IntRange(0, len(d.lanes)-1).Draw(t, "lane")
+	l := d.lanes[n]
+	if l.number < 4 {
+		t.Skip("the lane has not been used twice")
+	}
+	again := l.older
+	m.resend(t, d, "sent late", &again, request{n, l.number - 2})
+}
+
+func (m *machine) resend(t *rapid.T, d *driven, how string, lane *store.Lane, r request) {
+	switch l := d.lanes[r.lane]; {
+	case l.exchange != nil:
+		m.sendExchange(t, d, "exchange, "+how, lane, r, l.exchange, false)
+	case l.jobs != nil:
+		for _, n := range l.jobs {
+			if j := d.model.jobs[n.ID]; j != nil && j.record == recordDeleted {
+				return
+			}
+		}
+		m.sendJobs(t, d, "enqueue, "+how, lane, r, l.jobs)
+	default:
+		t.Skip("the lane has not been used")
+	}
+}
+
+func (m *machine) heartbeat(t *rapid.T, d *driven) {
+	lease := rapid.SampledFrom(m.rig.Times.Leases).Draw(t, "lease for")
+	var beats []store.Beat
+	var known []modelFinish
+	for range rapid.IntRange(0, 4).Draw(t, "beats") {
+		if l, ok := d.drawLease(t); ok {
+			report := rapid.SampledFrom([]string{"", "3", "4"}).Draw(t, "progress")
+			beats = append(beats, store.Beat{Lease: l.Lease, Progress: raw(report)})
+			known = append(known, modelFinish{claim: l.claim, worker: l.Worker(), progress: report})
+		}
+	}
+	var others []uuid.UUID
+	for _, w := range d.workers {
+		if rapid.IntRange(0, 3).Draw(t, short(w)+" holds nothing") == 3 {
+			others = append(others, w)
+		}
+	}
+	var found []*store.Lease
+	m.step(t, d, "heartbeat", func() string {
+		verdicts, leases, err := m.rt.Heartbeat(m.ctx, m.terms(d, lease, 0), beats, others)
+		if err != nil {
+			return nameOf(t, err)
+		}
+		words := make([]string, len(verdicts))
+		for i, v := range verdicts {
+			words[i] = map[store.Verdict]string{store.Held: "held", store.Lost: "lost", store.CancelRequested: "cancel"}[v]
+		}
+		found = leases
+		texts := make([]string, len(leases))
+		for i, l := range leases {
+			texts[i] = describeLease(l.Job, l.Broken != nil)
+		}
+		return describeBeats(words, texts)
+	}, func(md *model, now int64) string { return md.heartbeat(now, lease, known, others) })
+	d.learn(found)
+}
+
+func (m *machine) reap(t *rapid.T, d *driven) {
+	m.step(t, d, "reap", func() string {
+		got, err := m.rt.Reap(m.ctx, m.terms(d, time.Minute, 0))
+		if err != nil {
+			return nameOf(t, err)
+		}
+		reaped := make([]string, len(got.Reaped))
+		for i, r := range got.Reaped {
+			reaped[i] = describeReaped(r)
+		}
+		return describeMaintained(reaped, got.Trimmed, max(-1, got.Next.Milliseconds()), got.Missing)
+	}, func(md *model, now int64) string { return md.reap(now) })
+}
+
+// admin does something to one job.
+func (m *machine) admin(t *rapid.T, d *driven, what string, call func(uuid.UUID) error, expect func(*model, int64, uuid.UUID) string) {
+	id := rapid.SampledFrom(d.ids).Draw(t, "job")
+	m.step(t, d, what+" "+short(id), func() string { return nameOf(t, call(id)) },
+		func(md *model, now int64) string { return expect(md, now, id) })
+}
+
+func (m *machine) cancel(t *rapid.T, d *driven) {
+	m.admin(t, d, "cancel", func(id uuid.UUID) error { return m.rig.Store.Cancel(m.ctx, id) }, (*model).cancel)
+}
+
+func (m *machine) requeue(t *rapid.T, d *driven) {
+	m.admin(t, d, "requeue", func(id uuid.UUID) error { return m.rig.Store.Requeue(m.ctx, id, store.RequeueMode{}) }, (*model).requeue)
+}
+
+func (m *machine) delete(t *rapid.T, d *driven) {
+	m.admin(t, d, "delete", func(id uuid.UUID) error { return m.rig.Store.Delete(m.ctx, id) },
+		func(md *model, _ int64, id uuid.UUID) string { return md.delete(id) })
+}
+
+func (m *machine) await(t *rapid.T, d *driven) {
+	id := rapid.SampledFrom(d.ids).Draw(t, "job")
+	m.step(t, d, "await "+short(id), func() string {
+		state, err := m.rt.Await(m.ctx, d.model.name, id)
+		if err != nil {
+			return nameOf(t, err)
+		}
+		return string(state)
+	}, func(md *model, now int64) string { return md.await(now, id) })
+}
+
+func (m *machine) pause(t *rapid.T, d *driven) {
+	m.step(t, d, "pause", func() string { return nameOf(t, m.rig.Store.Pause(m.ctx, d.model.name)) },
+		func(md *model, _ int64) string { md.paused = true; return "ok" })
+}
+
+func (m *machine) resume(t *rapid.T, d *driven) {
+	m.step(t, d, "resume", func() string { return nameOf(t, m.rig.Store.Resume(m.ctx, d.model.name)) },
+		func(md *model, _ int64) string { md.paused = false; return "ok" })
+}
+
+// vandalise deletes a record, or makes it unreadable, behind the store's back.
+func (m *machine) vandalise(t *rapid.T, d *driven) {
+	id := rapid.SampledFrom(d.ids).Draw(t, "job")
+	if j := d.model.known(id); j == nil || j.record != recordIntact {
+		t.Skip("no such record")
+	}
+	to, what := recordDeleted, "delete the record of "
+	if rapid.Bool().Draw(t, "unreadable") {
+		to, what = recordUnreadable, "scribble over the record of "
+	}
+	key := m.rig.Prefix + ":{" + d.model.name + "}:jobs"
+	m.step(t, d, what+short(id), func() string {
+		if to == recordDeleted {
+			return nameOf(t, m.rig.Client.HDel(m.ctx, key, string(id[:])).Err())
+		}
+		return nameOf(t, m.rig.Client.HSet(m.ctx, key, string(id[:]), "x").Err())
+	}, func(md *model, _ int64) string { md.jobs[id].record = to; return "ok" })
+}

@@ -1,0 +1,281 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/stint-go/stint/store"
+)
+
+// ModelRig is what CheckModel drives: a store over an empty prefix, and the server behind it.
+type ModelRig struct {
+	Store  *store.Store
+	Client redis.UniversalClient
+	Prefix string
+	// Times are the durations that the operations are drawn from: long where time is a bubble's, a few ms where it is real.
+	Times ModelTimes
+}
+
+// ModelTimes are durations to draw from.
+type ModelTimes struct {
+	Leases, Delays, Sleeps, Ages []time.Duration
+}
+
+// FakeTimes are for a synctest bubble. No few of the sleeps add up to the hour after which a lane is forgotten.
+var FakeTimes = ModelTimes{
+	Leases: []time.Duration{time.Second, 20 * time.Second},
+	Delays: []time.Duration{0, 0, time.Millisecond, 1500 * time.Microsecond, time.Second, 30 * time.Second, time.Hour},
+	Sleeps: []time.Duration{time.Millisecond, 999 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second, 61 * time.Second,
+		61 * time.Minute, 25 * time.Hour},
+	Ages: []time.Duration{time.Second, time.Minute, 24 * time.Hour},
+}
+
+// RealTimes are for a real server. Nothing depends on how long a sleep really takes: see machine.step.
+var RealTimes = ModelTimes{
+	Leases: []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, time.Hour},
+	Delays: []time.Duration{0, 0, time.Millisecond, 1500 * time.Microsecond, 4 * time.Millisecond, time.Hour},
+	Sleeps: []time.Duration{time.Millisecond, 3 * time.Millisecond, 12 * time.Millisecond},
+	Ages:   []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Hour},
+}
+
+// CheckModel does a random sequence of operations on two instances, and on the model of each; after each operation
+// everything that can be seen of the store must be as the model has it.
+func CheckModel(t *rapid.T, rig ModelRig) {
+	m := &machine{rig: rig, rt: rig.Store.Runtime(), ctx: context.Background()}
+	for i, name := range []string{"mail", "img/resize"} {
+		m.all = append(m.all, m.newDriven(t, i, name))
+	}
+	t.Repeat(m.actions())
+	for _, d := range m.all {
+		m.step(t, d, "at the end", func() string { return "" }, func(*model, int64) string { return "" })
+	}
+}
+
+// machine drives the store and its model.
+type machine struct {
+	rig ModelRig
+	rt  *store.Runtime
+	ctx context.Context
+	all []*driven
+}
+
+// driven is one instance as its callers know it.
+type driven struct {
+	model   *model
+	ids     []uuid.UUID // jobs there may be
+	workers []uuid.UUID
+	leases  []knownLease // those handed out and heard of, stale ones included
+	lanes   []*drivenLane
+}
+
+type knownLease struct {
+	*store.Lease
+	claim int // its number in the model
+}
+
+// drivenLane is a lane together with copies of it from before its last two requests. A request over such a copy is what a
+// client sends that has not heard the answer.
+type drivenLane struct {
+	now, last, older store.Lane
+	number           uint64 // of the next request over now
+	exchange         *drawnExchange
+	jobs             []modelNewJob
+}
+
+const modelLanes = 2 // for each of exchange and enqueue
+
+func (m *machine) newDriven(t *rapid.T, n int, name string) *driven {
+	d := &driven{model: newModel(name,
+		m.drawRetention(t, "keep of the done"), m.drawRetention(t, "keep of the dead"), rapid.IntRange(1, 3).Draw(t, "max crashes"))}
+	for i := range 14 {
+		d.ids = append(d.ids, numbered('j', n, i))
+	}
+	for i := range 5 {
+		d.workers = append(d.workers, numbered('w', n, i))
+	}
+	for i := range 2 * modelLanes { // a first request gives the lane its id, so that copies of it are of the same lane
+		l := &drivenLane{number: 2}
+		if _, err := m.rt.Exchange(m.ctx, &l.now, m.terms(d, time.Minute, 0), store.Exchange{}); err != nil {
+			t.Fatalf("the first request of a lane: %v", err)
+		}
+		d.model.say(m.now(t), request{i, 1}, nil)
+		l.last, l.older = l.now, l.now
+		d.lanes = append(d.lanes, l)
+	}
+	return d
+}
+
+// numbered makes an id that short reads. The first bytes are scattered, so that the order of ids is not that of numbers.
+func numbered(kind byte, instance, i int) uuid.UUID {
+	return uuid.UUID{0: byte(i * 0x9d), 1: byte(i), 13: kind, 14: kind + byte(instance), 15: byte(i)}
+}
+
+// processes are what claims are made for.
+var processes = []uuid.UUID{numbered('p', 0, 0), numbered('p', 0, 1)}
+
+func (m *machine) terms(d *driven, lease time.Duration, process int) store.Terms {
+	return store.Terms{Instance: d.model.name, Process: processes[process], Lease: lease, Done: d.model.done, Dead: d.model.dead,
+		MaxCrashes: d.model.maxCrashes}
+}
+
+// now is the server's clock.
+func (m *machine) now(t *rapid.T) int64 {
+	now, err := m.rig.Client.Time(m.ctx).Result()
+	if err != nil {
+		t.Fatalf("reading the server's clock: %v", err)
+	}
+	return now.UnixMilli()
+}
+
+// step calls the store and the model, and compares their answers and what can be seen afterwards. The call took place at some
+// millisecond between two readings of the server's clock, and must have answered and done what the model does at
+// one of these. So it does not matter how long anything takes.
+func (m *machine) step(t *rapid.T, d *driven, what string, call func() string, expect func(md *model, now int64) string) {
+	from := m.now(t)
+	got := call()
+	to := m.now(t)
+	t.Logf("%s: %s: %s", d.model.name, what, got)
+	var matching []*model
+	var want string
+	for now := from; now <= to; now++ {
+		md := d.model.clone()
+		if want = expect(md, now); want == got {
+			matching = append(matching, md)
+		}
+	}
+	if len(matching) == 0 {
+		t.Fatalf("%s: %s at %s\n answered %s\n   wanted %s\nbefore:\n%s", d.model.name, what, clockOf(timeOf(to)), got, want, describeAll(d.model.list()))
+	}
+	seen := m.list(t, d)
+	m.invariants(t, d, matching[0], seen)
+	text := describeAll(seen)
+	for _, md := range matching {
+		if want = describeAll(md.list()); want == text {
+			d.model = md
+			m.compare(t, d)
+			return
+		}
+	}
+	t.Fatalf("after %s at %s there is\n%swanted:\n%sbefore:\n%s", what, clockOf(timeOf(to)), text, want, describeAll(d.model.list()))
+}
+
+// list reads all jobs of an instance, in order.
+func (m *machine) list(t *rapid.T, d *driven) []store.Job {
+	p, err := m.rig.Store.List(m.ctx, store.Filter{Instance: d.model.name, Limit: store.MaxCall})
+	if err != nil || p.Next != "" {
+		t.Fatalf("listing %s: %v, next %q", d.model.name, err, p.Next)
+	}
+	return p.Jobs
+}
+
+// invariants hold whatever the model says: a job is in one state, and a worker is mapped to it exactly while it is doing. For jobs
+// whose records somebody deleted they need not.
+func (m *machine) invariants(t *rapid.T, d *driven, md *model, seen []store.Job) {
+	workers, err := m.rig.Store.Workers(m.ctx, d.model.name)
+	if err != nil {
+		t.Fatalf("listing workers: %v", err)
+	}
+	holds := map[uuid.UUID]uuid.UUID{} // job to worker
+	for _, w := range workers {
+		if other, twice := holds[w.Job]; twice {
+			t.Fatalf("workers %s and %s hold the same job %s", short(w.ID), short(other), short(w.Job))
+		}
+		holds[w.Job] = w.ID
+	}
+	state := map[uuid.UUID]store.State{}
+	for _, j := range seen {
+		if other, twice := state[j.ID]; twice {
+			t.Fatalf("job %s is both %s and %s", short(j.ID), other, j.State)
+		}
+		state[j.ID] = j.State
+		if w, held := holds[j.ID]; md.known(j.ID) != nil && (held != (j.State == store.Doing) || held && w != j.Worker) {
+			t.Fatalf("job %s is %s of worker %s, and %s is mapped to it", short(j.ID), j.State, short(j.Worker), short(w))
+		}
+		delete(holds, j.ID)
+	}
+	if len(holds) > 0 {
+		t.Fatalf("workers are mapped to jobs that are nowhere: %v", holds)
+	}
+	if got, want := fmt.Sprint(workers), fmt.Sprint(md.workers()); got != want {
+		t.Fatalf("workers %s, wanted %s", got, want)
+	}
+}
+
+// compare looks at the rest of what can be seen: the statistics of all instances, and two jobs by their ids alone.
+func (m *machine) compare(t *rapid.T, d *driven) {
+	from := m.now(t)
+	all, err := m.rig.Store.Stats(m.ctx)
+	to := m.now(t)
+	if err != nil || len(all) > len(m.all) {
+		t.Fatalf("stats: %v, %v", all, err)
+	}
+	for _, other := range m.all {
+		want, since := other.model.stats()
+		i := slices.IndexFunc(all, func(s store.Stats) bool { return s.Instance == other.model.name })
+		if i < 0 { // nothing was enqueued yet
+			if want.Total != 0 {
+				t.Fatalf("no stats of %s", other.model.name)
+			}
+			continue
+		}
+		got := all[i]
+		oldest := got.OldestTodo.Milliseconds()
+		if got.OldestTodo = 0; got != want {
+			t.Fatalf("stats %+v, wanted %+v", got, want)
+		}
+		if sum := got.Todo + got.Scheduled + got.Doing + got.Parked + got.Done + got.Dead + got.Cancelled; sum != got.Total && !other.vandalised() {
+			t.Fatalf("%d records, %d jobs in a state: %+v", got.Total, sum, got)
+		}
+		if since == 0 && oldest != 0 || since != 0 && (oldest < max(0, from-since) || oldest > max(0, to-since)) {
+			t.Fatalf("the oldest of %s is %d ms old at %d to %d, wanted since %d", got.Instance, oldest, from, to, since)
+		}
+	}
+	for range 2 {
+		id := rapid.SampledFrom(d.ids).Draw(t, "look at")
+		got, err := m.rig.Store.Get(m.ctx, id)
+		switch j := d.model.known(id); {
+		case j == nil && !errors.Is(err, store.ErrNotFound):
+			t.Fatalf("job %s should not be there: %v, %v", short(id), describe(got), err)
+		case j != nil && err != nil:
+			t.Fatalf("job %s: %v", short(id), err)
+		case j != nil && describe(got) != describe(d.model.snapshot(j)):
+			t.Fatalf("job %s, wanted %s", describe(got), describe(d.model.snapshot(j)))
+		}
+	}
+}
+
+// vandalised reports whether there are jobs whose records somebody deleted.
+func (d *driven) vandalised() bool {
+	for _, j := range d.model.jobs {
+		if j.record == recordDeleted {
+			return true
+		}
+	}
+	return false
+}
+
+// nameOf puts an error into the model's words.
+func nameOf(t *rapid.T, err error) string {
+	for _, known := range []struct {
+		err  error
+		name string
+	}{{nil, "ok"}, {store.ErrNotFound, "not found"}, {store.ErrTerminal, "terminal"}, {store.ErrState, "state"}, {store.ErrExists, "exists"},
+		{store.ErrInvalid, "invalid"}} {
+		if errors.Is(err, known.err) {
+			return known.name
+		}
+	}
+	if strings.Contains(err.Error(), "a later request of the lane has been answered") {
+		return "refused"
+	}
+	t.Fatalf("unexpected error: %v", err)
+	return ""
+}

@@ -1,0 +1,117 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/store"
+)
+
+// ClientConfig configures a Client; the zero value is ready for use.
+type ClientConfig struct {
+	// OnEvent, when set, hears of each job that was accepted, as JobEnqueued, on the goroutine that enqueued it and before
+	// Enqueue returns: from several at once. Its panic is logged and does no other harm. It does not hear of a job whose
+	// outcome is not known.
+	OnEvent func(Event)
+	// Logger is told of what has nobody to be returned to: a panic of OnEvent. By default slog.Default().
+	Logger *slog.Logger
+}
+
+// Client enqueues jobs, waits for them and cancels them. It is safe for concurrent use; one is enough for a process, and the more
+// goroutines share it the less each job costs: what is enqueued at the same time travels together. It needs no closing, and
+// no goroutine of its own outlives the calls.
+type Client struct {
+	st      *store.Store
+	cfg     ClientConfig
+	endings endings
+
+	mu     sync.Mutex
+	queues map[string]*queue // by instance
+}
+
+// NewClient returns a Client that works on a store, which stays the caller's to close.
+func NewClient(st *store.Store, cfg ClientConfig) *Client {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	c := &Client{st: st, cfg: cfg, queues: map[string]*queue{}}
+	if st != nil {
+		c.endings.init(st.Runtime())
+	}
+	return c
+}
+
+var errNoStore = fmt.Errorf("%w: the client's store is nil", store.ErrInvalid)
+
+// Enqueue gives a job to an instance and returns its id when Redis has accepted it. The payload is anything that
+// encoding/json can write, at most 1 MiB as JSON; a json.RawMessage is taken as it is and must be JSON, any other []byte
+// becomes base64 text.
+//
+// What can never succeed is refused before anything is sent, with ErrInvalid: a bad name, payload or option. A server that
+// refuses is ErrServer, and a job that is there already is ErrExists; neither is tried again.
+//
+// When Redis can't be reached, Enqueue tries again until ctx ends, and through the Redis client's own timeouts and lost
+// replies the job is accepted once. It returns as soon as ctx ends, with its error and that of the last try. A ctx without
+// a deadline is taken as one of 10 seconds: nobody waits for ever for a server that is not there. The text says whether the
+// job was sent; if it was, it may have been accepted, or be within moments. Then the id is returned all the same: enqueuing
+// again with [ID] settles it, nil and ErrExists both meaning that the job is there.
+//
+// The context of one caller has no effect on the jobs of others.
+func (c *Client) Enqueue(ctx context.Context, instance string, payload any, opts ...EnqueueOption) (uuid.UUID, error) {
+	if c.st == nil {
+		return uuid.Nil, errNoStore
+	}
+	job, err := newJob(instance, payload, opts)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("enqueuing: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return uuid.Nil, fmt.Errorf("enqueuing into %s: not sent: %w", instance, err)
+	}
+	one := newCall(ctx, 1)
+	one.add(c.queue(instance), job)
+	one.send()
+	_ = one.wait() // the entry says more
+	if err := one.entries[0].err; err != nil {
+		return job.ID, err
+	}
+	c.tell(JobEnqueued{Instance: instance, Job: job.ID})
+	return job.ID, nil
+}
+
+// queue returns the queue of an instance, whose name is valid.
+func (c *Client) queue(instance string) *queue {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.queues[instance]
+	if q == nil {
+		q = newQueue(c.st.Runtime(), instance)
+		c.queues[instance] = q
+	}
+	return q
+}
+
+// tell calls the listener.
+func (c *Client) tell(e Event) {
+	if c.cfg.OnEvent == nil {
+		return
+	}
+	err := catch(func() error { c.cfg.OnEvent(e); return nil })
+	if p, ok := errors.AsType[*PanicError](err); ok {
+		c.cfg.Logger.Error("the client's listener panicked", "event", fmt.Sprintf("%T", e), "panic", p.Value, "stack", string(p.Stack))
+	}
+}
+
+// Cancel ends a job: at once when it waits, and by cancelling the context of its handler, with the cause ErrCancelled,
+// while it runs. That job is cancelled when the handler returns an error, or when its lease runs out, and done if the
+// handler returns nil all the same. ErrNotFound and ErrTerminal where there is nothing to cancel.
+func (c *Client) Cancel(ctx context.Context, id uuid.UUID) error {
+	if c.st == nil {
+		return errNoStore
+	}
+	return c.st.Cancel(ctx, id)
+}

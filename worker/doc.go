@@ -1,0 +1,40 @@
+// Package worker runs jobs: an application registers plain functions by the name of an instance, and a Supervisor
+// claims that instance's jobs from a store and runs them, as many at once as it was told to.
+//
+//	st, err := store.Open(redisClient, store.Options{})
+//	sup, err := worker.New(st, worker.Config{})
+//	worker.Handle(sup, "images/resize", func(ctx context.Context, in Resize) error { ... })
+//	err = sup.Run(ctx) // until ctx ends; then what runs is finished first
+//
+// Jobs come from a [Client], in the same process or in any other:
+//
+//	id, err := worker.NewClient(st, worker.ClientConfig{}).Enqueue(ctx, "images/resize", Resize{Path: "a.png"})
+//
+// # What a handler can count on
+//
+// A job is claimed by one worker at a time, under a lease that heartbeats extend for as long as the handler runs. If the
+// process dies the lease runs out and the job runs again; so a handler may run more than once, and what it does outside
+// should bear that. Everything that a handler writes through this package is fenced: after its lease was lost, none of it
+// changes anything.
+//
+// The context of a handler has the values of the one given to Run, but not its end. It ends with one of these causes,
+// which [context.Cause] tells: [ErrTimeout], [ErrCancelled], [ErrLeaseLost], [ErrShutdown].
+//
+// # How a handler steers
+//
+// By the error it returns, through any wrapping:
+//
+//	nil                   the job is done
+//	retry.Permanent(err)  the job is dead, with that reason
+//	retry.After(d, err)   it runs again after d
+//	worker.Snooze(d)      it runs again after d; this attempt does not count
+//	anything else         it runs again after what the policy says, or is dead when the policy gives up
+//
+// A panic and a runtime.Goexit are errors like any other (see [PanicError], [ErrGoexit]) and harm nothing but the attempt.
+// The same goes for middleware, policies and listeners.
+//
+// # When Redis is away
+//
+// Nothing ends: what talks to Redis says so once, tries again with growing pauses, and says once when it gets through.
+// Handlers go on until their lease can no longer be theirs; what they have finished is handed in when Redis is back.
+package worker

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Event is something that happened: one of the types in this file, and no other.
+//
+// A supervisor's events come in order, one at a time, from one goroutine: a listener needs no lock of its own, and holds
+// nothing up but the events after it. Up to 8,192 wait for it; what comes on top is counted (see [EventsDropped]). All are
+// delivered before Run returns. A client's come from the goroutine that called it.
+type Event interface{ event() }
+
+// JobEnqueued: a job was accepted. It comes from a [Client].
+type JobEnqueued struct {
+	Instance string
+	Job      uuid.UUID
+}
+
+// JobStarted: a handler is about to be called.
+type JobStarted struct {
+	Instance string
+	Job      uuid.UUID
+	Worker   uuid.UUID
+	Attempt  int // this one included
+}
+
+// Outcome is the way in which an attempt ended.
+type Outcome string
+
+// The outcomes of attempts.
+const (
+	Completed Outcome = "completed"
+	Retried   Outcome = "retried"
+	Snoozed   Outcome = "snoozed"
+	Released  Outcome = "released" // given back without charging the attempt
+	Buried    Outcome = "buried"   // given up
+	Aborted   Outcome = "aborted"  // because the job was cancelled
+)
+
+// JobFinished: a lease was ended by the worker that held it, and the store knows. A lease that was not, because it was lost, has
+// a StaleWrite instead.
+type JobFinished struct {
+	Instance string
+	Job      uuid.UUID
+	Worker   uuid.UUID
+	Attempt  int
+	Outcome  Outcome       // what the handler's return meant
+	State    store.State   // where that led; Cancelled, too, when a cancel came first
+	Err      error         // what the handler returned; of a Buried job without an attempt, the reason
+	Took     time.Duration // the handler; 0 if it was not called
+}
+
+// JobReaped: a lease ran out, because its process died or could not reach Redis, and this process' reaper ended it.
+type JobReaped struct {
+	Instance string
+	Job      uuid.UUID
+	Worker   uuid.UUID // who held it; zero if that is not known
+	Crashes  int       // in a row, this one included
+	State    store.State
+}
+
+// LeaseLost: a handler that runs was told that the job is no longer its own, or can't be known to be.
+type LeaseLost struct {
+	Instance string
+	Job      uuid.UUID
+	Worker   uuid.UUID
+}
+
+// StaleWrite: the end of a lease came too late, the store refused it.
+type StaleWrite struct {
+	Instance string
+	Job      uuid.UUID
+	Worker   uuid.UUID
+	Outcome  Outcome // what would have been
+}
+
+// Trimmed: a bound of retention removed ended jobs.
+type Trimmed struct {
+	Instance string
+	State    store.State // Done, Dead or Cancelled; empty where it may have been any of them
+	Count    int
+}
+
+// Inconsistent: the records of an instance and its jobs by state don't add up, because something was changed behind the
+// store's back.
+type Inconsistent struct {
+	Instance string
+	Missing  int64 // records less jobs in a state
+}
+
+// LoopFailed: something that this process does again and again has begun to fail. It goes on trying. When Redis can't be
+// reached many loops fail for one reason; that is one event, of the first.
+type LoopFailed struct {
+	Loop     string // "exchange", "heartbeat", "reap", "announce", "subscription"
+	Instance string // empty where it is the process'
+	Err      error
+}
+
+// LoopRecovered: all that failed since a LoopFailed works again.
+type LoopRecovered struct {
+	Loop     string // as in LoopFailed
+	Instance string
+	After    time.Duration
+	Failures int
+}
+
+// EventsDropped: the listener was too slow; this many events are missing in this place.
+type EventsDropped struct{ Count int }
+
+func (JobEnqueued) event()   {}
+func (JobStarted) event()    {}
+func (JobFinished) event()   {}
+func (JobReaped) event()     {}
+func (LeaseLost) event()     {}
+func (StaleWrite) event()    {}
+func (Trimmed) event()       {}
+func (Inconsistent) event()  {}
+func (LoopFailed) event()    {}
+func (LoopRecovered) event() {}
+func (EventsDropped) event() {}

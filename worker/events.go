@@ -1,0 +1,136 @@
+package worker
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// maxEvents is how many events wait for the listener at most.
+const maxEvents = 8192
+
+// stream hands events to the listener, one at a time, without ever holding up who emits them. A nil stream drops all.
+type stream struct {
+	listen func(Event)
+	log    *slog.Logger
+	keeper *keeper
+
+	mu      sync.Mutex
+	ready   sync.Cond
+	ring    [maxEvents]Event
+	first   int // the oldest in the ring
+	count   int
+	dropped int // since the newest in the ring
+	closed  bool
+
+	complained bool // of the listener's panic; the listener's goroutine only
+}
+
+func newStream(listen func(Event), log *slog.Logger) *stream {
+	if listen == nil {
+		return nil
+	}
+	s := &stream{listen: listen, log: log}
+	s.ready.L = &s.mu
+	s.keeper = keep(s.deliver, func() bool { s.complain(ErrGoexit); return true })
+	return s
+}
+
+// emit puts an event in the queue. Callers ask wanted first where making the event costs something.
+func (s *stream) emit(e Event) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dropped > 0 && s.count < maxEvents {
+		s.pushLocked(EventsDropped{s.dropped}) // it stands where they are missing
+		s.dropped = 0
+	}
+	if s.count == maxEvents || s.closed {
+		s.dropped++
+		return
+	}
+	s.pushLocked(e)
+}
+
+func (s *stream) wanted() bool { return s != nil }
+
+func (s *stream) pushLocked(e Event) {
+	s.ring[(s.first+s.count)%maxEvents] = e
+	s.count++
+	s.ready.Signal()
+}
+
+// deliver calls the listener with the next event. It returns false when there will be none.
+func (s *stream) deliver() bool {
+	e, ok := s.next()
+	if !ok {
+		return false
+	}
+	if err := s.call(e); err != nil {
+		s.complain(err)
+	}
+	return true
+}
+
+func (s *stream) call(e Event) (err error) {
+	defer recovered(&err)
+	s.listen(e)
+	return nil
+}
+
+// next waits for an event and takes it.
+func (s *stream) next() (Event, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.count == 0 && s.dropped == 0 && !s.closed {
+		s.ready.Wait()
+	}
+	switch {
+	case s.count > 0:
+		e := s.ring[s.first]
+		s.ring[s.first] = nil
+		s.first = (s.first + 1) % maxEvents
+		s.count--
+		return e, true
+	case s.dropped > 0:
+		e := EventsDropped{s.dropped}
+		s.dropped = 0
+		return e, true
+	}
+	return nil, false
+}
+
+// complain tells, once, that the listener fails: it can hardly be told by an event.
+func (s *stream) complain(err error) {
+	if s.complained {
+		return
+	}
+	s.complained = true
+	attrs := []any{"err", err}
+	if p, ok := errors.AsType[*PanicError](err); ok {
+		attrs = append(attrs, "stack", string(p.Stack))
+	}
+	s.log.Error("the listener to events fails; it goes on with the next event, this is said once", attrs...)
+}
+
+// close delivers what is queued and ends the listener's goroutine. It waits no longer than the patience.
+func (s *stream) close(patience time.Duration) error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	s.closed = true
+	s.ready.Signal()
+	s.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-s.keeper.done:
+		return nil
+	case <-timer.C:
+		return ErrListener
+	}
+}

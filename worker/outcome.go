@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/stint-go/stint/retry"
+	"github.com/stint-go/stint/store"
+)
+
+// Snooze is returned by a handler that wants to be called again after d, without this attempt being counted. When there is text
+// around it, through fmt.Errorf and %w, that becomes the job's LastError.
+//
+// A negative d is refused: what is returned then is a failure like any other, an ErrInvalid.
+func Snooze(d time.Duration) error {
+	if d < 0 {
+		return invalid("snoozing for %v, which is negative", d)
+	}
+	return &snooze{d}
+}
+
+type snooze struct{ d time.Duration }
+
+func (s *snooze) Error() string { return fmt.Sprintf("snoozed for %v", s.d) }
+
+// verdict is what the return of a handler means for its job.
+type verdict struct {
+	verb  store.Verb
+	delay time.Duration
+	text  string // becomes LastError unless empty
+	err   error  // what the handler returned, and that it timed out
+}
+
+// judge reads what a handler returned, and why its context had ended before, nil if it had not.
+func judge(r *registration, attempt int, err, cause error) verdict {
+	if err == nil {
+		return verdict{verb: store.Complete}
+	}
+	text := err.Error()
+	panicked, isPanic := errors.AsType[*PanicError](err)
+	if isPanic {
+		text += "\n\n" + string(panicked.Stack)
+	}
+	switch {
+	case errors.Is(cause, ErrLeaseLost), errors.Is(cause, ErrShutdown):
+		return verdict{verb: store.Release, err: err}
+	case errors.Is(cause, ErrCancelled):
+		return verdict{verb: store.Cancel, text: text, err: err}
+	case errors.Is(cause, ErrTimeout):
+		err = fmt.Errorf("%w after %v: %w", ErrTimeout, r.timeout, err)
+		text = fmt.Sprintf("%v after %v: %s", ErrTimeout, r.timeout, text)
+	}
+	if !isPanic { // whatever it panics with, a handler does not mean to steer by it
+		if s, ok := errors.AsType[*snooze](err); ok {
+			if err == error(s) {
+				text = ""
+			}
+			return verdict{store.Snooze, s.d, text, err}
+		}
+		if retry.IsPermanent(err) {
+			return verdict{verb: store.Bury, text: text, err: err}
+		}
+	}
+	delay, again, broken := next(r.policy, attempt, err)
+	if broken != nil {
+		text = fmt.Sprintf("%s (the retry policy failed, the default one stood in: %v)", text, broken)
+	}
+	if !again {
+		return verdict{verb: store.Bury, text: text, err: err}
+	}
+	if d, ok := retry.Delay(err); ok && !isPanic {
+		return verdict{store.Retry, max(d, 0), text, err}
+	}
+	return verdict{store.Retry, spread(delay), text, err}
+}
+
+// next asks the policy, and the default one in place of one that panics.
+func next(p retry.Policy, attempt int, err error) (delay time.Duration, again bool, broken error) {
+	broken = guard(func() error {
+		delay, again = p.Next(attempt, err)
+		return nil
+	})
+	if broken != nil {
+		delay, again = defaultPolicy().Next(attempt, err)
+	}
+	return max(delay, 0), again, broken
+}
+
+// spread draws from the upper half of d.
+func spread(d time.Duration) time.Duration {
+	d = max(d, 0)
+	return d - rand.N(d/2+1)
+}
+
+// outcomeOf names a verb for those who listen.
+func outcomeOf(v store.Verb) Outcome {
+	switch v {
+	case store.Complete:
+		return Completed
+	case store.Retry:
+		return Retried
+	case store.Snooze:
+		return Snoozed
+	case store.Release:
+		return Released
+	case store.Bury:
+		return Buried
+	default:
+		return Aborted
+	}
+}

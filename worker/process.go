@@ -1,0 +1,254 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/internal/loop"
+	"github.com/stint-go/stint/store"
+)
+
+// process is a Run: all that lives while it lasts. Goroutines: one a slot; two loops a pool (heartbeat, reaper) and up to two
+// requests in flight; four loops for all (subscription, lease watch, list of processes) and the listener's.
+type process struct {
+	rt      *store.Runtime
+	cfg     Config
+	log     *slog.Logger
+	now     func() time.Time
+	about   store.Process
+	started time.Time
+	trusted time.Duration // for how long after the call was sent a lease is known to hold
+
+	base   context.Context // the values of Run's context
+	io     context.Context // of requests that claim and finish; ends when the time to stop is over
+	stopIO context.CancelFunc
+
+	events     *stream
+	outages    loop.Outages
+	hearing    atomic.Bool  // the subscription stands
+	watched    atomic.Int64 // when the lease watch looks next, since started
+	pools      []*pool
+	byInstance map[string]*pool
+
+	announcer, listener, watcher *loop.Loop
+}
+
+func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*registration) *process {
+	host, _ := os.Hostname()
+	r := &process{
+		rt: st.Runtime(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: time.Now(),
+		trusted: cfg.Lease - cfg.Lease/10, // a tenth for the handler to hear of it
+		base:    context.WithoutCancel(ctx),
+		about: store.Process{
+			ID: uuid.New(), Node: cfg.Node, Host: host, PID: os.Getpid(),
+			Since: time.Now().UTC().Truncate(time.Millisecond),
+		},
+		byInstance: make(map[string]*pool, len(registered)),
+	}
+	r.io, r.stopIO = context.WithCancel(r.base)
+	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Own: ownAffair}
+	for _, reg := range registered {
+		p := newPool(r, reg)
+		r.pools = append(r.pools, p)
+		r.byInstance[reg.terms.Instance] = p
+		r.about.Instances = append(r.about.Instances, reg.terms.Instance)
+	}
+	return r
+}
+
+func (r *process) start() {
+	r.events = newStream(r.cfg.OnEvent, r.log)
+	r.watched.Store(int64(r.trusted))
+	r.watcher = r.lapse()
+	r.announcer = r.announce()
+	for _, p := range r.pools {
+		p.beats = p.beat()
+		p.reaper = p.reap()
+		p.start()
+	}
+	r.listener = r.listen()
+}
+
+// failed and recovered tell of the beginning and the end of an outage.
+func (r *process) failed(o loop.Outage) {
+	r.log.Error("trouble; trying again until it works", "loop", o.Name.Loop, "instance", o.Name.Instance, "err", o.Err)
+	r.events.emit(LoopFailed{Loop: o.Name.Loop, Instance: o.Name.Instance, Err: o.Err})
+}
+
+func (r *process) recovered(o loop.Outage) {
+	after := time.Since(o.Since)
+	r.log.Info("the trouble is over", "loop", o.Name.Loop, "instance", o.Name.Instance, "after", after, "failures", o.Failures)
+	r.events.emit(LoopRecovered{Loop: o.Name.Loop, Instance: o.Name.Instance, After: after, Failures: o.Failures})
+}
+
+// stop comes to an end in the order that Run promises.
+func (r *process) stop() error {
+	hard, cancel := context.WithTimeout(r.base, r.cfg.DrainTimeout+r.cfg.GraceTimeout)
+	defer cancel()
+	soft := time.AfterFunc(r.cfg.DrainTimeout, r.interrupt)
+	defer soft.Stop()
+
+	r.stopClaiming(hard)
+	for _, p := range r.pools {
+		await(hard, p.drained)
+	}
+	stuck := r.abandon()
+	unsettled := r.join()
+	return errors.Join(stuck, unsettled, r.events.close(r.cfg.GraceTimeout))
+}
+
+// await waits for done, but no longer than for the end of ctx. It reports whether it is done.
+func await(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// stopClaiming ends what brings jobs: line 1 of Run. The process leaves when it can't ask for jobs again, which would put
+// it back among those who wait for some, so that others are woken in its place.
+func (r *process) stopClaiming(hard context.Context) {
+	for _, p := range r.pools {
+		p.stopClaiming()
+		p.reaper.Cancel()
+	}
+	r.announcer.Stop()
+	for _, p := range r.pools {
+		if !await(hard, p.quiet) {
+			return
+		}
+	}
+	if r.outages.Any() {
+		return // it would only take time; we are forgotten by ourselves
+	}
+	if err := r.rt.Leave(hard, r.about); err != nil {
+		r.log.Warn("could not tell the other processes that this one stops", "err", err)
+	}
+}
+
+// interrupt ends the contexts of all handlers: line 3 of Run.
+func (r *process) interrupt() {
+	for _, p := range r.pools {
+		held, _ := p.holders(false)
+		for _, at := range held {
+			at.cancel(ErrShutdown)
+		}
+	}
+}
+
+// abandon gives up the handlers that have not returned: line 5 of Run.
+func (r *process) abandon() error {
+	var stuck []StuckHandler
+	for _, p := range r.pools {
+		stuck = append(stuck, p.abandon()...)
+	}
+	if len(stuck) == 0 {
+		return nil
+	}
+	stacks := allStacks()
+	for i := range stuck {
+		stuck[i].Stack = stacks[stuck[i].Stack] // until here it has the goroutine's id
+	}
+	return &StuckError{stuck}
+}
+
+// join ends all the rest: line 6 of Run. It returns an error if something could not be handed in.
+func (r *process) join() error {
+	r.stopIO()
+	for _, p := range r.pools {
+		p.join()
+		p.reaper.Wait()
+	}
+	r.listener.Stop()
+	r.watcher.Stop()
+	var left []uuid.UUID
+	for _, p := range r.pools {
+		p.beats.Stop()
+		left = append(left, p.unsettled()...)
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return &UnsettledError{left}
+}
+
+// stopClaiming makes the requests to come ask for nothing and lets go of the timer.
+func (p *pool) stopClaiming() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = time.Now()
+	p.timer.Stop()
+	close(p.stopping)
+	p.checkStopLocked()
+}
+
+// checkStopLocked tells who waits for it that no claim is in flight, and that no slot holds anything.
+func (p *pool) checkStopLocked() {
+	if p.stopped.IsZero() {
+		return
+	}
+	if p.asking == 0 && !isClosed(p.quiet) {
+		close(p.quiet)
+	}
+	if len(p.idle)+p.given == len(p.slots) && !isClosed(p.drained) {
+		close(p.drained)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// abandon marks the slots whose handlers run. What they return is dropped.
+func (p *pool) abandon() (stuck []StuckHandler) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.slots {
+		if s.at == nil {
+			continue
+		}
+		if h, ok := s.at.abandon(); ok {
+			s.stuck = true
+			stuck = append(stuck, h)
+		}
+	}
+	return stuck
+}
+
+// join waits for the slots' goroutines, but for those that were abandoned, and for the requests that are in flight, which
+// give up: nothing comes back to a slot from them.
+func (p *pool) join() {
+	p.turns.Wait()
+	for _, s := range p.slots {
+		close(s.attempts)
+	}
+	for _, s := range p.slots {
+		if !s.stuck {
+			<-s.keeper.done
+		}
+	}
+	p.turns.Wait()
+}
+
+// cancelJob ends the context of the handler that runs a job, if it is one of this pool's.
+func (p *pool) cancelJob(id uuid.UUID) {
+	held, _ := p.holders(false)
+	for _, at := range held {
+		if at.lease.Job.ID == id {
+			at.cancel(ErrCancelled)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint/internal/batch"
+	"github.com/stint-go/stint/internal/loop"
+	"github.com/stint-go/stint/store"
+)
+
+// How enqueuing behaves.
+const (
+	sendLanes  = 3                // requests in flight for an instance
+	callWeight = 1 << 20          // bytes of one request, about
+	jobWeight  = 128              // bytes of a request that a job has besides its payload, about
+	patience   = 10 * time.Second // of a caller whose context has no deadline
+	sendPause  = time.Second      // the longest between two tries
+)
+
+// queue brings the jobs for one instance to the store. Those that are ready at the same time travel together, in one
+// request, whoever enqueued them; so a request belongs to nobody, and ends early only when nobody waits for it any more.
+type queue struct {
+	rt       *store.Runtime
+	instance string
+	group    *batch.Group[*entry]
+	lanes    [sendLanes]store.Lane // each is used by one flush at a time
+
+	mu      sync.Mutex // guards what is below, and the fields of entries that say so
+	trouble error      // how the last request failed; nil once one was answered
+}
+
+// entry is a job on its way.
+type entry struct {
+	job   store.NewJob
+	queue *queue
+	call  *call
+
+	flight *flight // guarded by queue.mu: the request that it travels with; nil before and after
+	sent   bool    // guarded by queue.mu: it has travelled
+	left   bool    // guarded by queue.mu: its caller has gone
+	err    error   // its outcome: written under queue.mu unless left is set, read by the caller once it is final
+	done   bool    // guarded by queue.mu: err is final
+}
+
+// call is what one caller waits for: entries for one queue or for several.
+type call struct {
+	ctx     context.Context
+	entries []entry // has its room from the start: their addresses are in use
+	open    atomic.Int64
+	done    chan struct{} // closed when none is open
+}
+
+// flight is a request with all its repetitions.
+type flight struct {
+	cancel     context.CancelFunc
+	passengers int // guarded by queue.mu: entries whose callers wait
+}
+
+func newQueue(rt *store.Runtime, instance string) *queue {
+	q := &queue{rt: rt, instance: instance}
+	weigh := func(e *entry) int { return len(e.job.Payload) + jobWeight }
+	q.group = batch.New(sendLanes, store.MaxCall, callWeight, weigh, q.flush)
+	return q
+}
+
+// flush sends entries and gives each its outcome.
+func (q *queue) flush(lane int, entries []*entry) {
+	// Whoever traces requests finds this one in the trace of its first caller; the caller's end is not that of the request.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(entries[0].call.ctx))
+	defer cancel()
+	aboard, jobs := q.board(&flight{cancel: cancel}, entries)
+	if len(aboard) == 0 {
+		return
+	}
+	outcome, err := q.request(ctx, &q.lanes[lane], jobs)
+	q.land(aboard, outcome, err)
+}
+
+// board puts the entries aboard that somebody still waits for. The others are never sent.
+func (q *queue) board(f *flight, entries []*entry) ([]*entry, []store.NewJob) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	aboard := entries[:0]
+	jobs := make([]store.NewJob, 0, len(entries))
+	for _, e := range entries {
+		if e.left {
+			continue
+		}
+		e.flight, e.sent = f, true
+		f.passengers++
+		aboard, jobs = append(aboard, e), append(jobs, e.job)
+	}
+	return aboard, jobs
+}
+
+// request makes a request and repeats it until the store has answered, has refused it for good, or nobody waits for the
+// outcome any more.
+func (q *queue) request(ctx context.Context, lane *store.Lane, jobs []store.NewJob) (outcome []error, err error) {
+	for try := 1; ; try++ {
+		err = guard(func() (err error) {
+			outcome, err = q.rt.Enqueue(ctx, lane, q.instance, jobs)
+			return err
+		})
+		if ctx.Err() == nil {
+			q.note(err)
+		}
+		switch {
+		case err == nil:
+			return outcome, nil
+		case refused(err), !rest(ctx, loop.Pause(try, sendPause)):
+			// A try before may have been accepted all the same, so the lane's number is not free for other jobs.
+			lane.Abandon()
+			return nil, err
+		}
+	}
+}
+
+// refused reports whether trying again can't help.
+func refused(err error) bool {
+	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client or in the store's OnCall
+	return panicked || errors.Is(err, ErrGoexit) || errors.Is(err, store.ErrServer) || errors.Is(err, store.ErrInvalid)
+}
+
+func (q *queue) note(err error) {
+	q.mu.Lock()
+	q.trouble = err
+	q.mu.Unlock()
+}
+
+// land gives the entries of an answered request their outcomes, all the same one where err is not nil.
+func (q *queue) land(entries []*entry, outcome []error, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, e := range entries {
+		e.flight = nil
+		if e.left {
+			continue
+		}
+		e.done, e.err = true, err
+		if err == nil {
+			e.err = outcome[i]
+		}
+		e.call.answered()
+	}
+}
+
+// leave gives up an entry that has no outcome yet, for a reason, which becomes its error.
+func (e *entry) leave(reason error) {
+	q := e.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e.done {
+		return
+	}
+	e.done, e.left = true, true
+	what := "not sent"
+	if e.sent {
+		what = "sent, but whether it was accepted is not known"
+	}
+	e.err = fmt.Errorf("enqueuing into %s: %s: %w", q.instance, what, reason)
+	if q.trouble != nil {
+		e.err = fmt.Errorf("%w; the last try: %w", e.err, q.trouble)
+	}
+	if e.flight != nil {
+		if e.flight.passengers--; e.flight.passengers == 0 {
+			e.flight.cancel()
+		}
+	}
+}
+
+func newCall(ctx context.Context, room int) *call {
+	return &call{ctx: ctx, entries: make([]entry, 0, room), done: make(chan struct{})}
+}
+
+func (c *call) add(q *queue, job store.NewJob) {
+	c.entries = append(c.entries, entry{job: job, queue: q, call: c})
+}
+
+// send puts the entries into their queues, those for one queue next to each other.
+func (c *call) send() {
+	c.open.Store(int64(len(c.entries)))
+	if len(c.entries) == 1 {
+		c.entries[0].queue.group.Add(&c.entries[0])
+		return
+	}
+	split := map[*queue][]*entry{}
+	for i := range c.entries {
+		e := &c.entries[i]
+		split[e.queue] = append(split[e.queue], e)
+	}
+	for q, entries := range split {
+		q.group.AddAll(entries)
+	}
+}
+
+func (c *call) answered() {
+	if c.open.Add(-1) == 0 {
+		close(c.done)
+	}
+}
+
+// wait returns nil when every entry has its outcome. When the context ends before that or, where it has no deadline, the
+// caller's patience does, the entries without one are left, and wait returns why.
+func (c *call) wait() (reason error) {
+	if len(c.entries) == 0 {
+		return nil
+	}
+	var impatient <-chan time.Time
+	if _, ok := c.ctx.Deadline(); !ok {
+		t := time.NewTimer(patience)
+		defer t.Stop()
+		impatient = t.C
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-c.ctx.Done():
+		reason = c.ctx.Err()
+	case <-impatient:
+		reason = fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded)
+	}
+	for i := range c.entries {
+		c.entries[i].leave(reason)
+	}
+	return reason
+}
+
+// rest sleeps for d and reports true, or false as soon as ctx has ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,252 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+// none is the payload of handlers that need none.
+type none = struct{}
+
+// rig is a fresh world: an embedded store whose commands can be made to fail, and a supervisor that is yet to run.
+type rig struct {
+	t      testing.TB
+	st     *store.Store
+	fault  *redistest.Fault
+	sup    *worker.Supervisor
+	events *eventLog
+	logs   *lines
+
+	stop func()
+	ran  chan error
+}
+
+// bubble runs f in a bubble of fake time, in which no goroutine may be left over at the end.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+// newRig is to be called inside a bubble. It fills in the parts of cfg that listen.
+func newRig(t testing.TB, cfg worker.Config) *rig {
+	t.Helper()
+	st, err := store.OpenEmbedded(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, st: st, fault: &redistest.Fault{}}
+	st.Runtime().Client().(*redis.Client).AddHook(r.fault)
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.listen(cfg)
+	return r
+}
+
+// listen makes the rig's supervisor, with its own ears.
+func (r *rig) listen(cfg worker.Config) {
+	r.t.Helper()
+	r.events, r.logs = &eventLog{}, &lines{}
+	if cfg.OnEvent == nil {
+		cfg.OnEvent = r.events.add
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(r.logs, nil))
+	}
+	var err error
+	if r.sup, err = worker.New(r.st, cfg); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// start runs the supervisor; stopped makes it stop and returns what Run does.
+func (r *rig) start() {
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), rigKey{}, "a value of Run's context"))
+	r.stop, r.ran = cancel, make(chan error, 1)
+	go func() { r.ran <- r.sup.Run(ctx) }()
+	r.t.Cleanup(cancel)
+}
+
+type rigKey struct{}
+
+func (r *rig) stopped() error {
+	r.stop()
+	return <-r.ran
+}
+
+// stopWell is for the end of tests that are about something else.
+func (r *rig) stopWell() {
+	r.t.Helper()
+	if err := r.stopped(); err != nil {
+		r.t.Errorf("Run returned %v, want nil", err)
+	}
+}
+
+// enqueue adds one job and returns its id.
+func (r *rig) enqueue(instance string, payload any, edit ...func(*store.NewJob)) uuid.UUID {
+	r.t.Helper()
+	b, err := json.Marshal(payload)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	j := store.NewJob{ID: uuid.New(), Payload: b}
+	for _, f := range edit {
+		f(&j)
+	}
+	for _, err := range r.enqueueAll(instance, j) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return j.ID
+}
+
+func (r *rig) enqueueAll(instance string, jobs ...store.NewJob) []error {
+	r.t.Helper()
+	var lane store.Lane
+	errs, err := r.st.Runtime().Enqueue(context.Background(), &lane, instance, jobs)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return errs
+}
+
+// enqueueMany adds n jobs without a payload.
+func (r *rig) enqueueMany(instance string, n int) {
+	r.t.Helper()
+	jobs := make([]store.NewJob, n)
+	for i := range jobs {
+		jobs[i] = store.NewJob{ID: uuid.New(), Payload: json.RawMessage("null")}
+	}
+	for some := range slices.Chunk(jobs, store.MaxCall) {
+		for _, err := range r.enqueueAll(instance, some...) {
+			if err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func after(d time.Duration) func(*store.NewJob) { return func(j *store.NewJob) { j.Delay = d } }
+
+func (r *rig) job(id uuid.UUID) store.Job {
+	r.t.Helper()
+	j, err := r.st.Get(context.Background(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return j
+}
+
+// wantState checks where a job is and what it says.
+func (r *rig) wantState(id uuid.UUID, state store.State, attempt int, lastError string) {
+	r.t.Helper()
+	j := r.job(id)
+	if j.State != state || j.Attempt != attempt || !strings.HasPrefix(j.LastError, lastError) || lastError == "" && j.LastError != "" {
+		r.t.Errorf("the job is %s after %d attempts with %q, want %s, %d and %q", j.State, j.Attempt, j.LastError, state, attempt, lastError)
+	}
+}
+
+func (r *rig) stats(instance string) store.Stats {
+	r.t.Helper()
+	all, err := r.st.Stats(context.Background())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, s := range all {
+		if s.Instance == instance {
+			return s
+		}
+	}
+	return store.Stats{}
+}
+
+// deafen does something of which no process is told: the subscription is gone, and comes back after a pause.
+func (r *rig) deafen(f func()) {
+	r.t.Helper()
+	r.fault.Unplug()
+	r.fault.Plug()
+	for range 20 { // the connections that were cut fail once
+		if r.st.Runtime().Client().Ping(context.Background()).Err() == nil {
+			break
+		}
+	}
+	f()
+}
+
+// eventLog keeps events in their order.
+type eventLog struct {
+	mu  sync.Mutex
+	all []worker.Event
+}
+
+func (l *eventLog) add(e worker.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, e)
+}
+
+func (l *eventLog) list() []worker.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+// of returns the events of one type.
+func of[E worker.Event](l *eventLog) []E {
+	var some []E
+	for _, e := range l.list() {
+		if e, ok := e.(E); ok {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// lines is a log in memory.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+var _ io.Writer = (*lines)(nil)
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// count is how many lines contain text.
+func (l *lines) count(text string) int {
+	n := 0
+	for line := range strings.Lines(l.String()) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,145 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Defaults of a Config.
+const (
+	DefaultLease        = 20 * time.Second
+	DefaultDrainTimeout = 20 * time.Second
+	DefaultGraceTimeout = 5 * time.Second
+)
+
+// minLease is the shortest lease: there must be room for its heartbeats.
+const minLease = time.Second
+
+// Config of a Supervisor. Its zero value is ready for use.
+type Config struct {
+	// Node names this process to whoever lists them; by default the name of the host.
+	Node string
+	// Lease is for how long a job is claimed before a heartbeat, every quarter of it, has to extend that: at least 1 s, by default
+	// 20 s. The jobs of a process that died run again within a lease and a quarter.
+	Lease time.Duration
+	// DrainTimeout is for how long handlers go on undisturbed when Run's context has ended, by default 20 s. GraceTimeout is for
+	// how long they may take to return after their own context has ended then, by default 5 s.
+	DrainTimeout, GraceTimeout time.Duration
+	// Logger gets the lines of the supervisor and of Logger(ctx); by default slog.Default().
+	Logger *slog.Logger
+	// OnEvent, when set, hears of everything: see Event.
+	OnEvent func(Event)
+	// Middleware wraps every handler, the first outermost.
+	Middleware []Middleware
+	// Now arms timers and nothing else: no lease and no job's time is decided by it. For tests; by default time.Now.
+	Now func() time.Time
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if c.Lease < minLease && c.Lease != 0 {
+		errs = append(errs, invalid("the lease %v is shorter than %v", c.Lease, minLease))
+	}
+	if c.DrainTimeout < 0 {
+		errs = append(errs, invalid("the drain timeout %v is negative", c.DrainTimeout))
+	}
+	if c.GraceTimeout < 0 {
+		errs = append(errs, invalid("the grace timeout %v is negative", c.GraceTimeout))
+	}
+	for i, mw := range c.Middleware {
+		if mw == nil {
+			errs = append(errs, invalid("middleware %d is nil", i+1))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Supervisor runs the jobs of the instances that handlers are registered for, and keeps those instances in order: it ends the
+// leases that ran out, whoever held them, and removes what retention no longer keeps. It is for one Run.
+type Supervisor struct {
+	st  *store.Store
+	cfg Config
+
+	mu         sync.Mutex
+	registered []*registration
+	taken      map[string]bool // instances
+	problems   []error
+	ran        bool
+}
+
+// New returns a Supervisor without handlers. It does no I/O.
+func New(st *store.Store, cfg Config) (*Supervisor, error) {
+	if st == nil {
+		return nil, invalid("the store is nil")
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Node == "" {
+		cfg.Node, _ = os.Hostname() // unknown is as good a name as any
+	}
+	cfg.Lease = cmp.Or(cfg.Lease, DefaultLease)
+	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, DefaultDrainTimeout)
+	cfg.GraceTimeout = cmp.Or(cfg.GraceTimeout, DefaultGraceTimeout)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Supervisor{st: st, cfg: cfg, taken: map[string]bool{}}, nil
+}
+
+// Run claims jobs and runs them until ctx ends. It returns nil then, once everything has come to its end, and never the
+// context's error.
+//
+// It returns at once, with nothing started, when a registration was wrong (all of them, joined), without a handler
+// (ErrNoHandler), and when it was called before (ErrRan). A Redis that can't be reached is no reason to return, neither at
+// first nor later: Run says so, once, by a line in the log and an event, and goes on trying.
+//
+// When ctx ends:
+//
+//  1. No more jobs are claimed, nothing is reaped, and the process is no longer listed. A claim in flight is awaited; the jobs that
+//     it brings are given back.
+//  2. Handlers go on, and so do their heartbeats.
+//  3. After DrainTimeout the handlers' contexts end, with the cause ErrShutdown.
+//  4. A handler that returns an error then gives its job back at once, the attempt not charged. nil still completes.
+//  5. A handler that has not returned after GraceTimeout, too, is left alone: Run returns a *StuckError that names it, nothing
+//     that it does is written any more, and its job runs again when the lease has run out.
+//  6. Everything else has ended when Run returns, the heartbeats last, and all events have been delivered.
+//
+// So Run returns within DrainTimeout and GraceTimeout, whatever handlers and Redis do; a call that Redis does not answer can add
+// the time after which the Redis client gives a call up, a listener to events that does not return another GraceTimeout. What
+// could not be handed in by then is a *UnsettledError. A process without a running job stops at once.
+func (s *Supervisor) Run(ctx context.Context) error {
+	registered, err := s.begin()
+	if err != nil {
+		return err
+	}
+	p := newProcess(ctx, s.st, s.cfg, registered)
+	p.start()
+	<-ctx.Done()
+	return p.stop()
+}
+
+// begin makes sure that this is the first Run and that it can go well.
+func (s *Supervisor) begin() ([]*registration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ran {
+		return nil, ErrRan
+	}
+	s.ran = true
+	if len(s.problems) > 0 {
+		return nil, errors.Join(s.problems...)
+	}
+	if len(s.registered) == 0 {
+		return nil, ErrNoHandler
+	}
+	return s.registered, nil
+}
