@@ -2,12 +2,14 @@ package store_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/storetest"
 	"github.com/stint-go/stint/store"
 )
@@ -32,6 +34,22 @@ func TestStoreDoesWhatTheModelDoesOnTheEmbeddedServer(t *testing.T) {
 				Store: st, Client: st.Runtime().Client(), Prefix: "model", Times: storetest.FakeTimes,
 			})
 		})
+	})
+}
+
+func TestStoreDoesWhatTheModelDoesOnRedis(t *testing.T) {
+	effort(t, 60, 60)
+	server := redistest.Shared(t)
+	client := server.Client(t)
+	prefix, n := redistest.Prefix(t), 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		mine := fmt.Sprintf("%s-%d", prefix, n)
+		st, err := store.Open(client, store.Options{Prefix: mine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		storetest.CheckModel(t, storetest.ModelRig{Store: st, Client: client, Prefix: mine, Times: storetest.RealTimes})
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 
 // How enqueuing behaves.
 const (
-	sendLanes  = 3                // requests in flight for an instance
+	sendLanes  = 2                // requests in flight for an instance
 	callWeight = 1 << 20          // bytes of one request, about
 	jobWeight  = 128              // bytes of a request that a job has besides its payload, about
 	patience   = 10 * time.Second // of a caller whose context has no deadline

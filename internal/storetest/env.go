@@ -40,7 +40,8 @@ type Case struct {
 
 // Cases returns the whole suite.
 func Cases() []Case {
-	return slices.Concat(stateCases(), placeCases(), attemptCases(), fenceCases(), finishCases(), boundCases(), laneCases())
+	return slices.Concat(stateCases(), placeCases(), attemptCases(), fenceCases(), finishCases(), boundCases(), laneCases(),
+		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases())
 }
 
 // named makes cases of functions and calls them what they are called.

@@ -134,31 +134,33 @@ for i = 1, all do
     mine[#mine + 1] = i
   end
 end
-local given = 0
+local given, bytes = 0, 0
 local function hand(i, id, record, run)
   got[given + 1], got[given + 2], got[given + 3], got[given + 4] = i, id, record, run
   given = given + 4
 end
-local function leftover(which, these) -- what earlier attempts left: {index of the claim, progress, error}
-  local p, e = look('HMGET', progress, these), look('HMGET', errors, these)
-  for k = 1, #these do
-    local n = #before
-    before[n + 1], before[n + 2], before[n + 3] = which[k], p[k], e[k]
-  end
+local function leftover(i, p, e) -- what earlier attempts left: index of the claim, progress, error
+  local n = #before
+  before[n + 1], before[n + 2], before[n + 3] = i, p, e
 end
-if #mine > 0 then
-  local these = {}
-  for k = 1, #mine do these[k] = sub(held[mine[k]], 1, 16) end
-  local records, runsOf = look('HMGET', jobs, these), look('HMGET', runs, these)
-  for k = 1, #mine do
-    local i = mine[k]
-    if records[k] and runsOf[k] then
-      hand(i, held[i], records[k], runsOf[k])
-    elseif not repeated then
-      free[#free + 1] = i -- its record is gone: the reaper will see to what is left of it
-    end
+local function fits(record, p, e) -- whether a job goes into the reply
+  bytes = bytes + #record + (p and #p or 0) + (e and #e or 0)
+  return bytes <= 1048576 or given == 0
+end
+local cut = false -- whether one did not
+for k = 1, #mine do
+  local i = mine[k]
+  local id = sub(held[i], 1, 16)
+  local record, run = call('HGET', jobs, id), call('HGET', runs, id)
+  if record and run then
+    local p, e = call('HGET', progress, id), call('HGET', errors, id)
+    cut = not fits(record, p, e)
+    if cut then break end
+    hand(i, held[i], record, run)
+    leftover(i, p, e)
+  elseif not repeated then
+    free[#free + 1] = i -- its record is gone: the reaper will see to what is left of it
   end
-  leftover(mine, these)
 end
 
 -- Make due jobs todo, at most 1,000, and find out when the next is due.
@@ -191,34 +193,41 @@ if frees > 0 and not notes[1] then
   local peek = call('ZRANGE', todo, 0, frees - 1, 'WITHSCORES')
   local waits, n = {}, #peek / 2
   for k = 1, n do waits[k] = peek[2 * k - 1] end
-  local bytes = 0
   local step = math.max(1, math.min(1000, floor(1048576 / math.max(1, tonumber(notes[2] or 1) or 1))))
   local doings, runsOf, mapped, stubs, reasons, buried = {}, {}, {}, {}, {}, {}
-  local again, ran, since = {}, {}, ' ' .. stamp .. ' '
+  local since = ' ' .. stamp .. ' '
   local from = 1
-  while from <= n and bytes < 1048576 do
+  while from <= n and not cut do
     local to = math.min(n, from + step - 1)
     local records = call('HMGET', jobs, unpack(waits, from, to))
-    local old = live[runs] and call('HMGET', runs, unpack(waits, from, to)) or {}
+    local old, ran, r = {}, {}, 0
+    if live[runs] then
+      old = call('HMGET', runs, unpack(waits, from, to))
+      for k = 1, #old do
+        if old[k] then ran[#ran + 1] = waits[from + k - 1] end
+      end
+    end
+    local p, e = look('HMGET', progress, ran), look('HMGET', errors, ran)
     for k = from, to do
       local id, record, run = waits[k], records[k - from + 1], old[k - from + 1]
-      claimed[k] = id
-      if record and byte(record) == 49 then
+      if run then r = r + 1 end
+      if record and byte(record, 1, 1) == 49 then
         local i = free[f]
         local worker = names[i]
+        cut = not fits(record, run and p[r], run and e[r])
+        if cut then break end
         if run then
           local attempt, crashes = match(run, '^(%d+) (%d+) ')
           run = whole((tonumber(attempt) or 0) + 1) .. ' ' .. (crashes or '0') .. ' ' .. peek[2 * k] .. since .. worker
-          again[#again + 1], ran[#ran + 1] = i, id
+          leftover(i, p[r], e[r])
         else
           run = '1 0 ' .. peek[2 * k] .. since .. worker
         end
-        bytes = bytes + #record
         hand(i, id, record, run)
-        local p = 2 * f
-        runsOf[p - 1], runsOf[p] = id, run
-        mapped[p - 1], mapped[p] = worker, id .. rests[i]
-        doings[p - 1], doings[p] = deadline, id
+        local at = 2 * f
+        runsOf[at - 1], runsOf[at] = id, run
+        mapped[at - 1], mapped[at] = worker, id .. rests[i]
+        doings[at - 1], doings[at] = deadline, id
         f = f + 1
       else -- quarantine
         put(buried, stamp, id)
@@ -226,10 +235,10 @@ if frees > 0 and not notes[1] then
         if not record then put(stubs, id, '1' .. format('%013.0f', now) .. '5' .. '\0' .. 'null') end
         if live[awaited] then over[#over + 1] = id end
       end
+      claimed[k] = id
     end
     from = to + 1
   end
-  leftover(again, ran)
   add('HSET', jobs, stubs)
   add('HSET', errors, reasons)
   add('ZADD', dead, buried)
@@ -242,6 +251,8 @@ if frees > 0 and not notes[1] then
 else
   left = #into.t / 2 + #promoted
 end
+
+if cut then next = 0 end
 
 -- Keep within the bounds of retention.
 local function bound(state, added, count)
@@ -256,7 +267,7 @@ local trimmedCancelled = bound(cancelled, into.c, keep)
 -- Remove. A job that was given back and claimed again in this very call stays doing.
 local reclaimed = {}
 if #into.t + #into.s > 0 then
-  for k = 1, #claimed do reclaimed[claimed[k]] = true end
+  for k = 1, given, 4 do reclaimed[sub(got[k + 1], 1, 16)] = true end
 end
 local undone = {}
 for k = 1, #ids do

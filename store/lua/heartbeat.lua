@@ -2,7 +2,7 @@
 -- KEYS: the instance's.
 -- ARGV: lease ms; number of leases; for each: worker, its lease, p and the progress or - and ''; then workers that hold nothing.
 -- Returns: 0; a letter for each lease: h held, l lost, c held and to be cancelled; for each of the other workers that holds
---   a job after all: its lease, record, run.
+--   a job after all: its lease, record, run, until these have 1 MiB.
 
 local bad = foreign()
 if bad then return bad end
@@ -36,12 +36,13 @@ for i = 1, n do
     if asked[k] then verdict[i] = 'c' end
   end
 end
-local found = {}
+local found, bytes = {}, 0
 for i = 1, #others do
-  if unknown[i] then
+  if unknown[i] and bytes < 1048576 then
     local id = sub(unknown[i], 1, 16)
     local record, run = call('HGET', jobs, id), call('HGET', runs, id)
-    if record and run then
+    if record and run then bytes = bytes + #record end
+    if record and run and (bytes <= 1048576 or #found == 0) then
       local at = #found
       found[at + 1], found[at + 2], found[at + 3] = unknown[i], record, run
     end

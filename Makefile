@@ -1,0 +1,50 @@
+# What can be done here; "make" alone lists it. A target's description stands behind ## on its line.
+# Works with GNU make from 3.81 on, which is what macOS has.
+
+GO ?= go
+PKG ?= ./...
+
+# Each test binary may take this long; it is far more than any needs.
+TIMEOUT ?= 10m
+
+# The linters are pinned in a module of their own, so that the library's go.mod has nothing of them.
+TOOL = $(GO) -C internal/tools tool -n
+
+.DEFAULT_GOAL := help
+.PHONY: help test cover lint fmt vet staticcheck imports shellcheck vulncheck tools
+
+help: ## this list
+	@echo "usage: make TARGET [PKG=./store]"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+
+test: tools ## every test, with the race detector and a real Redis; gets what is missing for it
+	STINT_REQUIRE_REDIS=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(PKG)
+
+cover: tools ## the same without the race detector; writes the coverage to cover.out and prints the total
+	STINT_REQUIRE_REDIS=1 $(GO) test -count=1 -timeout $(TIMEOUT) -coverpkg=./... -coverprofile=cover.out $(PKG)
+	@$(GO) tool cover -func=cover.out | tail -n 1
+
+lint: fmt vet staticcheck imports shellcheck vulncheck ## everything below; tests nothing
+
+fmt: ## gofmt has nothing to change
+	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
+
+vet: ## go vet
+	$(GO) vet $(PKG)
+
+staticcheck: ## staticcheck
+	@tool=$$($(TOOL) staticcheck) && echo "staticcheck $(PKG)" && "$$tool" $(PKG)
+
+imports: ## imports run one way, and only the runtime starts goroutines (imports_test.go)
+	$(GO) test -count=1 -run '^(TestImportsRunOneWay|TestBreachesOfTheRulesAreFound)$$' .
+
+shellcheck: ## the scripts, as far as the machine can check them
+	@for f in .ci/*; do bash -n "$$f" || exit 1; done
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/*; else echo "shellcheck is not installed: only the syntax of the scripts was checked"; fi
+
+vulncheck: ## govulncheck, where its database can be reached
+	@.ci/vulncheck "$$($(TOOL) govulncheck)" $(PKG)
+
+tools: ## gets what the tests need and Go doesn't bring: redis-server 7 and, on Linux, a C compiler
+	@GO=$(GO) .ci/tools

@@ -1,0 +1,110 @@
+package storetest
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/store"
+)
+
+func reapCases() []Case {
+	return named(aReapEndsWhatRanOutAndTellsOfTheNext, manyReapersEndEachLeaseOnce, thousandsOfExpiredLeasesAreReapedInBoundedCalls)
+}
+
+func aReapEndsWhatRanOutAndTellsOfTheNext(t *testing.T, e *Env) {
+	if m := e.Reap(t); m.Next >= 0 || len(m.Reaped) != 0 || m.Missing != 0 {
+		t.Errorf("with no job a reap says %+v", m)
+	}
+	early := e.hold(t)
+	e.Later(t, lease/2)
+	late := e.hold(t)
+	m := e.Reap(t)
+	if len(m.Reaped) != 0 || m.Next <= lease/2-time.Second || m.Next > lease/2+time.Millisecond {
+		t.Errorf("before the time: %+v; want nothing reaped, and the next in %v", m, lease/2)
+	}
+	if e.Fake { // to the millisecond: at its deadline a lease still stands
+		e.Later(t, m.Next-time.Millisecond)
+		if m := e.Reap(t); len(m.Reaped) != 0 || m.Next != time.Millisecond {
+			t.Errorf("at the deadline: %+v", m)
+		}
+		e.Later(t, time.Millisecond)
+	} else {
+		e.Later(t, m.Next)
+	}
+	m = e.Reap(t)
+	if len(m.Reaped) != 1 || m.Reaped[0].Job != early.Job.ID || m.Next <= lease/2-time.Second || m.Next > lease/2+time.Millisecond {
+		t.Errorf("after it: %+v; want the first reaped, and the next in %v", m, lease/2)
+	}
+	e.Want(t, store.Doing, late.Job.ID)
+}
+
+func manyReapersEndEachLeaseOnce(t *testing.T, e *Env) {
+	const n = 60
+	e.Add(t, n)
+	e.Claim(t, n)
+	e.Later(t, lease+time.Millisecond)
+	var mu sync.Mutex
+	reaped := map[uuid.UUID]int{}
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			for range 10 {
+				m, err := e.Runtime.Reap(t.Context(), e.Terms())
+				must(t, err)
+				mu.Lock()
+				for _, r := range m.Reaped {
+					reaped[r.Job]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(reaped) != n {
+		t.Errorf("%d leases were reaped, want %d", len(reaped), n)
+	}
+	for _, times := range reaped {
+		if times != 1 {
+			t.Errorf("a lease was reaped %d times", times)
+		}
+	}
+	for _, l := range e.Claim(t, n) {
+		if l.Job.Crashes != 1 {
+			t.Errorf("%d crashes counted, want 1", l.Job.Crashes)
+		}
+	}
+}
+
+// Row 14 of what people report: 8,000 expired entries overflow Lua's unpack; the script stops half-way.
+func thousandsOfExpiredLeasesAreReapedInBoundedCalls(t *testing.T, e *Env) {
+	n := e.size(2_500, 8_500)
+	ids := e.Add(t, n)
+	for left := n; left > 0; left -= store.MaxCall {
+		e.Claim(t, min(left, store.MaxCall))
+	}
+	if s := e.Stats(t); s.Doing != int64(n) {
+		t.Fatalf("%d are doing, want %d", s.Doing, n)
+	}
+	e.Later(t, lease+time.Second)
+	total := 0
+	for call := 1; ; call++ {
+		m := e.Reap(t)
+		total += len(m.Reaped)
+		if len(m.Reaped) > store.MaxCall || m.Missing != 0 {
+			t.Errorf("a call reaped %d, %d are missing", len(m.Reaped), m.Missing)
+		}
+		if m.Next != 0 {
+			break
+		}
+		if call > n/store.MaxCall+1 {
+			t.Fatalf("not over after %d calls", call)
+		}
+	}
+	if s := e.Stats(t); total != n || s.Todo != int64(n) {
+		t.Errorf("reaped %d, %d are todo; want %d", total, s.Todo, n)
+	}
+	wantIDs(t, "todo", e.Listed(t, store.Todo), ids)
+}

@@ -1,0 +1,309 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Promise 12.
+func retentionCases() []Case {
+	return named(theLatestAreKeptWhenThereAreTooMany, whatIsTooOldIsTrimmed, aZeroBoundIsUnset, nothingIsKeptWhenBothAreZero,
+		deadJobsHaveTheirOwnBounds, manyExpiredAtOnceAreTrimmedInBoundedCalls, anAwaitedJobStaysAMinuteAndIsAnnounced,
+		anAwaitedJobIsAnnouncedHoweverItEnds)
+}
+
+// finishAll ends leases in one call under other terms than usual.
+func (e *Env) finishAll(t *testing.T, terms store.Terms, v store.Verb, leases ...*store.Lease) store.Exchanged {
+	t.Helper()
+	var x store.Exchange
+	for _, l := range leases {
+		x.Finishes = append(x.Finishes, store.Finish{Lease: l, Verb: v, Error: "e", Result: []byte(`1`), Progress: []byte(`2`)})
+	}
+	return e.Exchange(t, terms, x)
+}
+
+func theLatestAreKeptWhenThereAreTooMany(t *testing.T, e *Env) {
+	terms := e.Terms()
+	terms.Done.Count, terms.Dead.Count = 3, 2
+	trimmed := map[store.State]int{}
+	for verb, c := range map[store.Verb]struct {
+		state store.State
+		keep  int
+	}{store.Complete: {store.Done, 3}, store.Cancel: {store.Cancelled, 3}, store.Bury: {store.Dead, 2}} {
+		var ids []uuid.UUID
+		for range 5 {
+			l := e.hold(t)
+			ids = append(ids, l.Job.ID)
+			trimmed[c.state] += e.finishAll(t, terms, verb, l).Trimmed
+			e.Later(t, time.Millisecond)
+		}
+		slices.Reverse(ids)
+		wantIDs(t, string(c.state), e.Listed(t, c.state), ids[:c.keep])
+		for _, id := range ids[c.keep:] {
+			e.WantGone(t, id)
+		}
+		if trimmed[c.state] != 5-c.keep {
+			t.Errorf("%d trimmed jobs were reported, want %d", trimmed[c.state], 5-c.keep)
+		}
+	}
+	e.Add(t, 10)
+	if out := e.finishAll(t, terms, store.Complete, e.Claim(t, 10)...); out.Trimmed != 10 {
+		t.Errorf("10 at once: %d trimmed jobs were reported, want 10", out.Trimmed)
+	}
+	if s := e.Stats(t); s.Done != 3 {
+		t.Errorf("10 at once: %d are kept, want 3", s.Done)
+	}
+}
+
+func whatIsTooOldIsTrimmed(t *testing.T, e *Env) {
+	terms := e.Terms()
+	terms.Done.Age, terms.Dead.Age = time.Hour, 2*time.Hour
+	reap := func() map[store.State]int {
+		t.Helper()
+		m, err := e.Runtime.Reap(t.Context(), terms)
+		must(t, err)
+		return m.Trimmed
+	}
+	e.Add(t, 3)
+	held := e.Claim(t, 3)
+	e.finishAll(t, terms, store.Complete, held[0])
+	e.finishAll(t, terms, store.Cancel, held[1])
+	e.finishAll(t, terms, store.Bury, held[2])
+	waiting := e.one(t)
+	e.Later(t, time.Hour-time.Minute)
+	if got := reap(); len(got) != 0 {
+		t.Errorf("before the time: trimmed %v", got)
+	}
+	e.Later(t, time.Minute)
+	if got := reap(); got[store.Done] != 1 || got[store.Cancelled] != 1 || len(got) != 2 {
+		t.Errorf("after an hour: trimmed %v, want one done and one cancelled", got)
+	}
+	e.Later(t, time.Hour)
+	if got := reap(); got[store.Dead] != 1 || len(got) != 1 {
+		t.Errorf("after two hours: trimmed %v, want one dead", got)
+	}
+	for _, l := range held {
+		e.WantGone(t, l.Job.ID)
+	}
+	e.Want(t, store.Todo, waiting)
+}
+
+func aZeroBoundIsUnset(t *testing.T, e *Env) {
+	for _, kept := range []store.Retention{{Age: time.Hour}, {Count: 2}} {
+		terms := e.Terms()
+		terms.Done = kept
+		e.Add(t, 4)
+		e.finishAll(t, terms, store.Complete, e.Claim(t, 4)...)
+		e.Later(t, time.Minute)
+		_, err := e.Runtime.Reap(t.Context(), terms)
+		must(t, err)
+		want := int64(4)
+		if kept.Count > 0 {
+			want = 2
+			e.Later(t, 1000*time.Hour)
+			_, err := e.Runtime.Reap(t.Context(), terms)
+			must(t, err)
+		}
+		if s := e.Stats(t); s.Done != want {
+			t.Errorf("with %+v %d are kept, want %d", kept, s.Done, want)
+		}
+		for _, id := range e.Listed(t, store.Done) {
+			must(t, e.Store.Delete(t.Context(), id))
+		}
+	}
+}
+
+func nothingIsKeptWhenBothAreZero(t *testing.T, e *Env) {
+	terms := e.Terms()
+	terms.Done = store.Retention{}
+	for _, v := range []store.Verb{store.Complete, store.Cancel, store.Bury} {
+		l := e.hold(t)
+		if got := e.finishAll(t, terms, v, l).Ended[0]; !got.Terminal() {
+			t.Errorf("%q led to %q", v, got)
+		}
+		if v == store.Bury {
+			e.Want(t, store.Dead, l.Job.ID) // what failed is not thrown away
+			must(t, e.Store.Delete(t.Context(), l.Job.ID))
+		} else {
+			e.WantGone(t, l.Job.ID)
+		}
+	}
+	// What was cancelled while it waited goes with the next maintenance.
+	id := e.one(t)
+	must(t, e.Store.Cancel(t.Context(), id))
+	m, err := e.Runtime.Reap(t.Context(), terms)
+	if err != nil || m.Trimmed[store.Cancelled] != 1 {
+		t.Errorf("a reap trimmed %v, %v; want one cancelled", m.Trimmed, err)
+	}
+	if s := e.Stats(t); s.Total != 0 {
+		t.Errorf("%d jobs are left", s.Total)
+	}
+}
+
+func deadJobsHaveTheirOwnBounds(t *testing.T, e *Env) {
+	terms := e.Terms()
+	terms.Done, terms.Dead = store.Retention{Count: 1}, store.Retention{}
+	l := e.hold(t)
+	if out := e.finishAll(t, terms, store.Bury, l); out.Ended[0] != store.Dead || out.Trimmed != 1 {
+		t.Errorf("got %+v, want dead and trimmed", out)
+	}
+	e.WantGone(t, l.Job.ID)
+	id := e.one(t)
+	e.crash(t)
+	e.crash(t)
+	e.claimOne(t)
+	e.Later(t, lease+time.Millisecond)
+	m, err := e.Runtime.Reap(t.Context(), terms)
+	if err != nil || m.Trimmed[store.Dead] != 1 || m.Reaped[0].State != store.Dead {
+		t.Errorf("got %+v, %v; want dead and trimmed", m, err)
+	}
+	e.WantGone(t, id)
+}
+
+// Row 14 of what people report.
+func manyExpiredAtOnceAreTrimmedInBoundedCalls(t *testing.T, e *Env) {
+	n := e.size(5_000, 100_000)
+	var lane store.Lane
+	x, mine := store.Exchange{}, workers(store.MaxCall)
+	for range n / store.MaxCall {
+		e.Enqueue(t, newJobs(store.MaxCall)...)
+		x.Claims = mine
+		out, err := e.Runtime.Exchange(t.Context(), &lane, e.Terms(), x)
+		must(t, err)
+		x.Finishes = nil
+		for _, l := range out.Leases {
+			x.Finishes = append(x.Finishes, store.Finish{Lease: l, Verb: store.Complete})
+		}
+	}
+	x.Claims = nil
+	_, err := e.Runtime.Exchange(t.Context(), &lane, e.Terms(), x)
+	must(t, err)
+	if s := e.Stats(t); s.Done != int64(n) {
+		t.Fatalf("%d are done, want %d", s.Done, n)
+	}
+	recent := e.hold(t)
+	e.Later(t, 24*time.Hour)
+	e.end(t, recent, store.Complete)
+	total := 0
+	for call := 1; ; call++ {
+		m := e.Reap(t)
+		if got := m.Trimmed[store.Done]; got > store.MaxCall {
+			t.Errorf("a call trimmed %d", got)
+		}
+		total += m.Trimmed[store.Done]
+		if m.Next != 0 {
+			break
+		}
+		if call > n/store.MaxCall+1 {
+			t.Fatalf("not over after %d calls", call)
+		}
+	}
+	if s := e.Stats(t); total != n || s.Total != 1 {
+		t.Errorf("trimmed %d, %d are left; want %d and 1", total, s.Total, n)
+	}
+}
+
+// hear receives what comes on a subscription until what is wanted, in at most ten seconds.
+func hear(t *testing.T, sub *store.Subscription, want store.MessageKind) store.Message {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		m, err := sub.Receive(100 * time.Millisecond)
+		if err != nil {
+			t.Fatalf("receiving: %v", err)
+		}
+		if m.Kind == want {
+			return m
+		}
+	}
+	t.Fatalf("no message of kind %v", want)
+	return store.Message{}
+}
+
+// listen subscribes and waits until that is in force.
+func (e *Env) listen(t *testing.T, channels ...string) *store.Subscription {
+	t.Helper()
+	sub := e.Runtime.Subscribe(channels...)
+	t.Cleanup(func() { _ = sub.Close() })
+	for range channels {
+		hear(t, sub, store.Subscribed)
+	}
+	return sub
+}
+
+func anAwaitedJobStaysAMinuteAndIsAnnounced(t *testing.T, e *Env) {
+	terms := e.Terms()
+	terms.Done, terms.Dead = store.Retention{}, store.Retention{}
+	for _, v := range []store.Verb{store.Complete, store.Cancel, store.Bury} {
+		e.Add(t, 2)
+		held := e.Claim(t, 2)
+		id := held[0].Job.ID
+		sub := e.listen(t, e.Runtime.EndedChannel(id))
+		if s, err := e.Runtime.Await(t.Context(), instance, id); s != store.Doing || err != nil {
+			t.Errorf("awaiting: %q, %v; want doing", s, err)
+		}
+		e.finishAll(t, terms, v, held...)
+		if m := hear(t, sub, store.Ended); m.Job != id {
+			t.Errorf("the end of %s was announced, want %s", m.Job, id)
+		}
+		reap := func() {
+			t.Helper()
+			_, err := e.Runtime.Reap(t.Context(), terms)
+			must(t, err)
+		}
+		reap()
+		j := e.Job(t, id)
+		if !j.State.Terminal() || v == store.Complete && string(j.Result) != `1` {
+			t.Errorf("within the minute it is %s with %q", j.State, j.Result)
+		}
+		e.WantGone(t, held[1].Job.ID)
+		e.Later(t, time.Minute-time.Second)
+		reap()
+		e.Want(t, j.State, id)
+		e.Later(t, 2*time.Second)
+		reap()
+		e.WantGone(t, id)
+	}
+	_, err := e.Runtime.Await(t.Context(), instance, uuid.New())
+	wantErr(t, "awaiting nothing", err, store.ErrNotFound)
+}
+
+func anAwaitedJobIsAnnouncedHoweverItEnds(t *testing.T, e *Env) {
+	ctx := t.Context()
+	ends := map[string]func(id uuid.UUID){
+		"cancelled while todo": func(id uuid.UUID) { must(t, e.Store.Cancel(ctx, id)) },
+		"deleted":              func(id uuid.UUID) { must(t, e.Store.Delete(ctx, id)) },
+		"crashed too often": func(id uuid.UUID) {
+			for range 3 {
+				_, err := e.Runtime.Await(ctx, instance, id)
+				must(t, err)
+				e.crash(t)
+			}
+		},
+		"cancelled while doing, reaped": func(id uuid.UUID) {
+			e.claimOne(t)
+			must(t, e.Store.Cancel(ctx, id))
+			e.Later(t, lease+time.Millisecond)
+			e.Reap(t)
+		},
+		"quarantined": func(id uuid.UUID) {
+			e.put(t, "HDEL", e.Key(instance, "jobs"), id[:])
+			e.Claim(t, 1)
+		},
+	}
+	for name, end := range ends {
+		id := e.one(t)
+		sub := e.listen(t, e.Runtime.EndedChannel(id))
+		if _, err := e.Runtime.Await(ctx, instance, id); err != nil {
+			t.Fatal(err)
+		}
+		end(id)
+		if m := hear(t, sub, store.Ended); m.Job != id {
+			t.Errorf("%s: the end of %s was announced, want %s", name, m.Job, id)
+		}
+	}
+}
