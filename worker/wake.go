@@ -75,10 +75,13 @@ func (r *process) listen() *loop.Loop {
 		Outages: &r.outages,
 		Pass: func(context.Context) (time.Duration, error) {
 			m, err := sub.Receive(time.Second)
+			if err != nil && r.hearing.Swap(false) {
+				// From now on we look more often. The connection is being made anew already: to read from it at once loses
+				// nothing, and if it works this was no outage.
+				r.wakeAll()
+				return 0, nil
+			}
 			if err != nil {
-				if r.hearing.Swap(false) {
-					r.wakeAll() // from now on we look more often
-				}
 				return 0, err
 			}
 			r.heed(m)

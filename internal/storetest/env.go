@@ -41,7 +41,8 @@ type Case struct {
 // Cases returns the whole suite.
 func Cases() []Case {
 	return slices.Concat(stateCases(), placeCases(), attemptCases(), fenceCases(), finishCases(), boundCases(), laneCases(),
-		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases())
+		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
+		wakeCases(), cancelCases(), adminCases(), listCases())
 }
 
 // named makes cases of functions and calls them what they are called.
