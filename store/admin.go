@@ -32,62 +32,78 @@ func (s *Store) pause(ctx context.Context, op, instance string, on int) error {
 type RequeueMode struct{ _ struct{} }
 
 // Requeue makes a job that is done, dead or cancelled todo again, behind those of its priority that wait already, with its attempts
-// and crashes counted from zero. ErrState if it has not ended.
+// and crashes counted from zero and without its deadline. ErrState if it has not ended, a *DuplicateError if another
+// job has its key of uniqueness by now.
 func (s *Store) Requeue(ctx context.Context, id uuid.UUID, _ RequeueMode) error {
-	return s.at(ctx, "requeuing", id, func(instance string, keys []string) error {
-		j, err := s.read(ctx, instance, keys, id)
-		if err != nil {
-			return err
-		}
-		priority := j.Priority
-		if priority == 0 { // the record can't be read; the claim will say so
-			priority = DefPriority
-		}
-		was, err := s.change(ctx, scriptRequeue, keys, id, MaxPriority-priority)
-		if err != nil {
-			return err
-		}
-		if !was.Terminal() {
-			return fmt.Errorf("%w: the job is %s; only one that has ended is requeued", ErrState, was)
-		}
-		return nil
-	})
+	return s.one(ctx, "requeuing", id, requeue)
 }
 
 // Delete removes a job and all that is kept of it. ErrState if it is doing: cancel it first.
 func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
-	return s.at(ctx, "deleting", id, func(_ string, keys []string) error {
-		was, err := s.change(ctx, scriptDelete, keys, id)
-		if err == nil && was == Doing {
-			err = fmt.Errorf("%w: the job is doing; cancel it first", ErrState)
-		}
-		return err
-	})
+	return s.one(ctx, "deleting", id, remove)
 }
 
 // Cancel ends a job as cancelled: at once unless it is doing. Then its handler's context is cancelled, by notification or,
 // failing that, with the next heartbeat; the job is cancelled when the handler returns, unless it returns nil, and also
 // when its lease runs out instead. ErrTerminal if it has ended.
 func (s *Store) Cancel(ctx context.Context, id uuid.UUID) error {
-	return s.at(ctx, "cancelling", id, func(_ string, keys []string) error {
-		was, err := s.change(ctx, scriptCancel, keys, id)
-		if err == nil && was.Terminal() {
-			err = fmt.Errorf("%w: it is %s", ErrTerminal, was)
-		}
-		return err
-	})
+	return s.one(ctx, "cancelling", id, cancel)
 }
 
-// change runs a script that answers with the state that the job was in.
-func (s *Store) change(ctx context.Context, sc script, keys []string, id uuid.UUID, more ...any) (State, error) {
-	reply, err := s.run(ctx, sc, keys, append([]any{id[:]}, more...)...)
-	if err != nil {
-		return "", err
-	}
-	p := reader{v: reply}
-	n := p.int()
-	if n == 0 {
-		return "", fmt.Errorf("%w: %s", ErrNotFound, id)
-	}
-	return stateAt(n), nil
+// change is something that is done to jobs by their ids.
+type change struct {
+	script script
+	// read returns what became of the next job in the script's reply: nil if it was changed.
+	read func(r *reader) error
+}
+
+var (
+	requeue = change{scriptRequeue, func(r *reader) error {
+		was, other := r.int(), r.str()
+		switch {
+		case was == 0:
+			return ErrNotFound
+		case other != "":
+			d := &DuplicateError{}
+			copy(d.Holder[:], other)
+			return d
+		case !stateAt(was).Terminal():
+			return fmt.Errorf("%w: the job is %s; only one that has ended is requeued", ErrState, stateAt(was))
+		}
+		return nil
+	}}
+	remove = change{scriptDelete, func(r *reader) error {
+		switch was := r.int(); {
+		case was == 0:
+			return ErrNotFound
+		case stateAt(was) == Doing:
+			return fmt.Errorf("%w: the job is doing; cancel it first", ErrState)
+		}
+		return nil
+	}}
+	cancel = change{scriptCancel, func(r *reader) error {
+		switch was := r.int(); {
+		case was == 0:
+			return ErrNotFound
+		case stateAt(was).Terminal():
+			return fmt.Errorf("%w: it is %s", ErrTerminal, stateAt(was))
+		}
+		return nil
+	}}
+)
+
+// one changes a job, wherever it is.
+func (s *Store) one(ctx context.Context, op string, id uuid.UUID, c change) error {
+	return s.at(ctx, op, id, func(_ string, keys []string) error {
+		reply, err := s.run(ctx, c.script, keys, id[:])
+		if err != nil {
+			return err
+		}
+		p := reader{v: reply}
+		l := p.list()
+		if err := c.read(&l); err != nil {
+			return fmt.Errorf("%w: job %s", err, id)
+		}
+		return nil
+	})
 }

@@ -27,10 +27,51 @@ func (n NewJob) validate() error {
 		return invalid("the delay %v is negative", n.Delay)
 	case n.Delay > 0 && !n.At.IsZero():
 		return invalid("both a delay and a time are given")
-	case n.At.After(latest):
-		return invalid("the time %v is after the year 9999", n.At)
+	case n.At.After(latest) || n.Deadline.After(latest):
+		return invalid("a time after the year 9999")
+	case !n.Deadline.IsZero() && n.Deadline.UnixMilli() <= 0:
+		return invalid("the deadline %v is before 1970", n.Deadline)
+	case n.MaxAttempts < 0:
+		return invalid("%d attempts at most; 1 or more are allowed", n.MaxAttempts)
+	}
+	size := 0
+	for k, v := range n.Metadata {
+		size += len(k) + len(v)
+	}
+	if size > MaxMetadata {
+		return invalid("the metadata has %d bytes; at most %d are allowed", size, MaxMetadata)
+	}
+	return n.Unique.validate()
+}
+
+func (u Unique) validate() error {
+	if u == (Unique{}) {
+		return nil
+	}
+	switch u.Mode {
+	case UniqueClaimed, UniqueDone, UniqueTerminal:
+	case UniqueWindow:
+		if u.Window < time.Millisecond {
+			return invalid("the window %v of uniqueness is shorter than 1 ms", u.Window)
+		}
+	default:
+		return invalid("there is no mode of uniqueness %q", u.Mode)
+	}
+	if len(u.Key) < 1 || len(u.Key) > MaxKey {
+		return invalid("the key of uniqueness has %d bytes; 1 to %d are allowed", len(u.Key), MaxKey)
 	}
 	return nil
+}
+
+// words are the mode and the key in the words of enqueue.lua.
+func (u Unique) words() string {
+	switch u.Mode {
+	case 0:
+		return ""
+	case UniqueWindow:
+		return fmt.Sprintf("w%d %s", ceilMS(u.Window), u.Key)
+	}
+	return string(u.Mode) + u.Key
 }
 
 // due is the job's time in the words of enqueue.lua: up to a whole millisecond, so that it never runs early.
@@ -51,7 +92,7 @@ func (n NewJob) due() string {
 
 // Enqueue accepts jobs of one instance, in one script: at most MaxCall of them, and the caller keeps their payloads to
 // about a MiB. The slice has an error for each job, in their order: nil if it was accepted, ErrExists if there is one
-// with its id (which nothing is changed of), ErrInvalid. A second error that is not nil speaks of all of them: nothing was
+// with its id (which nothing is changed of), a *DuplicateError, ErrInvalid. A second error that is not nil speaks of all of them: nothing was
 // accepted (ErrServer, ErrInvalid) or the outcome is unknown (anything else), which repeating the call with the same
 // lane and jobs settles.
 func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs []NewJob) ([]error, error) {
@@ -63,7 +104,13 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 	}
 	outcome := make([]error, len(jobs))
 	laneID, number := lane.request()
-	args := make([]any, 2, 2+4*len(jobs))
+	width := 4
+	for i := range jobs {
+		if !jobs[i].Deadline.IsZero() || jobs[i].Unique != (Unique{}) {
+			width = 6
+		}
+	}
+	args := make([]any, 3, 3+width*len(jobs))
 	sent := make([]int, 0, len(jobs))
 	for i := range jobs {
 		j := &jobs[i]
@@ -75,12 +122,19 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 			priority = DefPriority
 		}
 		sent = append(sent, i)
-		args = append(args, j.ID[:], encodeRecord(priority, j.Payload), MaxPriority-priority, j.due())
+		args = append(args, j.ID[:], encodeRecord(priority, j), MaxPriority-priority, j.due())
+		if width == 6 {
+			by := ""
+			if !j.Deadline.IsZero() {
+				by = strconv.FormatInt(j.Deadline.UnixMilli(), 10)
+			}
+			args = append(args, by, j.Unique.words())
+		}
 	}
 	if len(sent) == 0 {
 		return outcome, nil
 	}
-	args[0], args[1] = number, len(sent)
+	args[0], args[1], args[2] = number, len(sent), width
 	err := r.s.do(ctx, "enqueuing", func() error {
 		if err := r.s.announce(ctx, instance, false); err != nil {
 			return err
@@ -92,12 +146,18 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 		}
 		p := reader{v: reply}
 		letters, fresh := p.str(), p.int() == 1
-		if len(letters) != len(sent) {
+		if len(letters) < len(sent) {
 			return fmt.Errorf("answered for %d jobs of %d", len(letters), len(sent))
 		}
+		others := letters[len(sent):]
 		for k, i := range sent {
-			if letters[k] == 'e' {
+			switch letters[k] {
+			case 'e':
 				outcome[i] = fmt.Errorf("%w: %s in %s", ErrExists, jobs[i].ID, instance)
+			case 'u':
+				d := &DuplicateError{}
+				others = others[copy(d.Holder[:], others):]
+				outcome[i] = d
 			}
 		}
 		if fresh { // it may have been deleted since we announced it

@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
+
+	"github.com/google/uuid"
 )
 
 // The conditions a caller can act on. Errors of the network and of contexts are returned as they are, wrapped.
@@ -11,6 +13,8 @@ var (
 	ErrNotFound = errors.New("job not found")
 	// ErrExists: a job with that id is already there; nothing was changed.
 	ErrExists = errors.New("job exists")
+	// ErrDuplicate: another job of the instance has the same key of uniqueness; a *DuplicateError names it.
+	ErrDuplicate = errors.New("duplicate")
 	// ErrInvalid: the request can never succeed as it stands; the text says what is wrong with it.
 	ErrInvalid = errors.New("invalid")
 	// ErrTerminal: the job is done, dead or cancelled, and stays so.
@@ -36,6 +40,16 @@ func (e *KeyError) Error() string {
 
 // Is makes errors.Is(err, ErrServer) true.
 func (e *KeyError) Is(target error) bool { return target == ErrServer }
+
+// DuplicateError is the ErrDuplicate of a job whose key another one has.
+type DuplicateError struct{ Holder uuid.UUID }
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("%v: job %s has the key", ErrDuplicate, e.Holder)
+}
+
+// Is makes errors.Is(err, ErrDuplicate) true.
+func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
 
 func invalid(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, a...))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -40,8 +41,8 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 	if err != nil {
 		return Exchanged{}, err
 	}
-	args := make([]any, 0, 8+6*len(x.Finishes)+2*len(x.Claims))
-	args = append(args, number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, len(x.Finishes), len(c.workers)-len(x.Finishes))
+	args := make([]any, 0, 10+6*len(x.Finishes)+2*len(x.Claims))
+	args = append(args, number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, t.Limit, t.Rate.pace(), len(x.Finishes), len(c.workers)-len(x.Finishes))
 	args = c.append(args)
 	var out Exchanged
 	err = r.s.do(ctx, "exchanging", func() error {
@@ -133,6 +134,7 @@ func (out *Exchanged) read(reply []any, c *call) error {
 	}
 	out.Next = millis(p.int())
 	out.Trimmed = int(p.int())
+	out.Expired = p.ids()
 	got, before := p.list(), p.list()
 	out.Leases = make([]*Lease, 0, len(got.v)/4)
 	byLine := map[int64]*Lease{}
@@ -225,6 +227,14 @@ func (f *Finish) append(args []any, rest []byte) []any {
 
 // Worker returns who holds the lease.
 func (l *Lease) Worker() uuid.UUID { return l.Job.Worker }
+
+// pace is the ms between two claims, 0 for any.
+func (r Rate) pace() string {
+	if r.N <= 0 || r.Per <= 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(float64(r.Per)/float64(time.Millisecond)/float64(r.N), 'f', 6, 64)
+}
 
 // count is Retention's bound in the scripts' words: -1 for none.
 func (r Retention) count() int {

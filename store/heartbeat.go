@@ -66,7 +66,7 @@ func (r *Runtime) Reap(ctx context.Context, t Terms) (Maintained, error) {
 	var m Maintained
 	err := r.s.do(ctx, "reaping", func() error {
 		reply, err := r.s.run(ctx, scriptReap, r.s.instanceKeys(t.Instance),
-			t.MaxCrashes, t.Done.count(), t.Done.age(), t.Dead.count(), t.Dead.age())
+			t.Lease.Milliseconds(), t.Period.Milliseconds(), t.MaxCrashes, t.Done.count(), t.Done.age(), t.Dead.count(), t.Dead.age(), t.Limit)
 		if err != nil {
 			return err
 		}
@@ -88,6 +88,7 @@ func (r *Runtime) Reap(ctx context.Context, t Terms) (Maintained, error) {
 			one.State = stateOf(l.str()[0])
 			m.Reaped = append(m.Reaped, one)
 		}
+		m.Expired = p.ids()
 		return nil
 	})
 	return m, err

@@ -31,6 +31,8 @@ func (s State) Terminal() bool { return s == Done || s == Dead || s == Cancelled
 const (
 	MaxPayload  = 1 << 20  // bytes of JSON a payload or a result may have
 	MaxProgress = 64 << 10 // bytes of JSON a progress report may have
+	MaxMetadata = 16 << 10 // bytes of metadata, keys and values together
+	MaxKey      = 1 << 10  // bytes of a key of uniqueness
 	MaxError    = 4 << 10  // bytes of an error text kept; the rest is cut
 	MaxCall     = 1000     // items in one call of the store
 	MinPriority = 1        // last to run
@@ -52,7 +54,9 @@ type Job struct {
 	Progress  json.RawMessage // the last that a handler reported
 	LastError string          // of the last failed attempt, or why the job is dead
 
-	Metadata map[string]string
+	Metadata    map[string]string
+	MaxAttempts int       // 0: as the handler's retry policy says
+	Deadline    time.Time // zero: none
 
 	EnqueuedAt time.Time
 	RunAt      time.Time // scheduled: when due; todo: since when it could run

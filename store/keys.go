@@ -26,7 +26,13 @@ import (
 //	cancels    zset  id of a doing job that is to be cancelled, by the time of the request
 //	awaited    zset  id that a client waits for, by the time its interest lapses
 //	waiting    zset  channel of a process that asked for work in vain, by the time it asked
-//	meta       hash  seq, paused, maxrec
+//	meta       hash  seq, paused, maxrec, limit, rate, reaped, grace
+//	suspects   zset  id by place: todo, but one crash short of being dead
+//	probes     hash  process -> worker and lease of the suspect that it runs
+//	deadlines  zset  id by its deadline, which is negative while it is doing
+//	owners     hash  id -> mode and key of uniqueness
+//	locks      hash  key -> mode, id, and in a window the time when it ends
+//	windows    zset  key by that time
 //	lane:<id>  string, expiring: the last request of a lane and its answer (see lane.go)
 //
 // Ids are their 16 bytes. A place is (10-priority)*9*10^14 + seq, and a due time is ms*16 + (10-priority): both are whole
@@ -55,12 +61,19 @@ const (
 	kAwaited
 	kWaiting
 	kMeta
+	kSuspects
+	kProbes
+	kDeadlines
+	kLocks
+	kOwners
+	kWindows
 	kCount
 )
 
 // keyNames in the order of KEYS in every script of an instance.
 var keyNames = [kCount]string{"jobs", "runs", "errors", "progress", "results", "todo", "scheduled", "doing", "parked",
-	"done", "dead", "cancelled", "workers", "cancels", "awaited", "waiting", "meta"}
+	"done", "dead", "cancelled", "workers", "cancels", "awaited", "waiting", "meta",
+	"suspects", "probes", "deadlines", "locks", "owners", "windows"}
 
 type keyspace struct{ prefix string }
 

@@ -147,9 +147,18 @@ func (s *Store) since(ctx context.Context, keys []string, all []Worker) error {
 // minute whatever the retention. It returns the state that the job is in now, or ErrNotFound.
 func (r *Runtime) Await(ctx context.Context, instance string, id uuid.UUID) (State, error) {
 	var state State
-	err := r.s.do(ctx, "awaiting", func() (err error) {
-		state, err = r.s.change(ctx, scriptAwait, r.s.instanceKeys(instance), id)
-		return err
+	err := r.s.do(ctx, "awaiting", func() error {
+		reply, err := r.s.run(ctx, scriptAwait, r.s.instanceKeys(instance), id[:])
+		if err != nil {
+			return err
+		}
+		p := reader{v: reply}
+		n := p.int()
+		if n == 0 {
+			return fmt.Errorf("%w: %s", ErrNotFound, id)
+		}
+		state = stateAt(n)
+		return nil
 	})
 	return state, err
 }

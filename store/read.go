@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,8 +27,12 @@ type Stats struct {
 type Filter struct {
 	Instance string // "": all, by name
 	State    State  // "": all, in the order of a job's life
-	Cursor   string // Next of the page before, or ""
-	Limit    int    // 0: 100; at most MaxCall
+	// Error selects the jobs whose LastError contains it, OlderThan those that have been todo, or ended, for so long.
+	Error     string
+	OlderThan time.Duration
+
+	Cursor string // Next of the page before, or ""
+	Limit  int    // 0: 100; at most MaxCall
 }
 
 // Page is a part of a listing. Next is empty on the last page.
@@ -140,14 +145,6 @@ func (s *Store) read(ctx context.Context, instance string, keys []string, id uui
 	return snapshot(instance, id, stateAt(p.int()), p.str(), &p), nil
 }
 
-// stateAt turns a script's number of a state, 1 to 7 in the order of states, into the state.
-func stateAt(n int64) State {
-	if n < 1 || int(n) > len(states) {
-		return ""
-	}
-	return states[n-1]
-}
-
 // List returns a page of the jobs that f selects: by instance, then by state in the order of a life; in each, todo, scheduled,
 // doing and parked from the first to be served on, the others from the latest to end on. A page has at most 1 MiB and so
 // may be shorter than f.Limit; only an empty Next says that it is the last. Jobs that change state meanwhile may be missed, or
@@ -164,38 +161,27 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	if f.State != "" && !slices.Contains(states, f.State) {
-		return Page{}, invalid("there is no state %.40q", string(f.State))
-	}
-	instances := []string{f.Instance}
-	if f.Instance == "" {
-		if instances, err = s.Instances(ctx); err != nil {
-			return Page{}, err
-		}
-	} else if err := ValidateInstance(f.Instance); err != nil {
+	instances, err := s.selected(ctx, f)
+	if err != nil {
 		return Page{}, err
 	}
 	var page Page
 	for _, instance := range instances {
-		for _, state := range states {
-			if f.State != "" && f.State != state || from.before(instance, state) {
+		for place, set := range listed {
+			if f.State != "" && f.State != stateAt(int64(set)) || from.before(instance, place) {
 				continue
 			}
-			at := cursor{instance: instance, state: state}
-			if from.instance == instance && from.state == state {
+			at := cursor{instance: instance, place: place}
+			if from.instance == instance && from.place == place {
 				at = from
 			}
-			for {
-				more, err := s.list(ctx, &at, limit-len(page.Jobs), &page)
-				if err != nil {
+			for more := true; more; {
+				if more, err = s.list(ctx, f, &at, limit-len(page.Jobs), &page); err != nil {
 					return Page{}, err
 				}
 				if len(page.Jobs) >= limit {
 					page.Next = at.String() // maybe an empty page follows
 					return page, nil
-				}
-				if !more {
-					break
 				}
 			}
 		}
@@ -203,36 +189,79 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 	return page, nil
 }
 
-// list adds to the page what follows the cursor in its state, and moves the cursor on.
-func (s *Store) list(ctx context.Context, at *cursor, limit int, page *Page) (more bool, err error) {
+// suspectSet is the number of the set of suspects, which are todo, in the scripts; the other sets have their state's.
+const suspectSet = 8
+
+// listed are the numbers of the sets in the order in which they are listed.
+var listed = []int{1, suspectSet, 2, 3, 4, 5, 6, 7}
+
+// stateAt turns a script's number of a set into the state.
+func stateAt(n int64) State {
+	switch {
+	case n == suspectSet:
+		return Todo
+	case n < 1 || int(n) > len(states):
+		return ""
+	}
+	return states[n-1]
+}
+
+// numberOf is the number of a state's set in the scripts.
+func numberOf(state State) int { return slices.Index(states, state) + 1 }
+
+func (f Filter) validate() error {
+	switch {
+	case f.State != "" && !slices.Contains(states, f.State):
+		return invalid("there is no state %.40q", string(f.State))
+	case f.OlderThan < 0:
+		return invalid("the age %v is negative", f.OlderThan)
+	case f.OlderThan > 0 && f.State != Todo && !f.State.Terminal():
+		return invalid("jobs are selected by age only where they are todo, done, dead or cancelled")
+	case f.Instance != "":
+		return ValidateInstance(f.Instance)
+	}
+	return nil
+}
+
+// age is the filter's OlderThan in the scripts' words.
+func (f Filter) age() int64 {
+	if f.OlderThan == 0 {
+		return -1
+	}
+	return f.OlderThan.Milliseconds()
+}
+
+// list adds to the page what follows the cursor in its set, and moves the cursor on.
+func (s *Store) list(ctx context.Context, f Filter, at *cursor, limit int, page *Page) (more bool, err error) {
 	err = s.do(ctx, "listing", func() error {
-		number := slices.Index(states, at.state) + 1
-		reply, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), number, limit, at.id, at.score)
+		set := listed[at.place]
+		reply, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), set, limit, at.id, at.score, f.age(), f.Error)
 		if err != nil {
 			return err
 		}
 		p := reader{v: reply}
 		more = p.int() == 1
+		at.id, at.score = p.str(), p.str()
 		for l := p.list(); l.more(); {
-			at.id, at.score = l.str(), l.str()
 			var id uuid.UUID
-			copy(id[:], at.id)
-			page.Jobs = append(page.Jobs, snapshot(at.instance, id, at.state, at.score, &l))
+			copy(id[:], l.str())
+			page.Jobs = append(page.Jobs, snapshot(at.instance, id, stateAt(int64(set)), l.str(), &l))
 		}
 		return nil
 	})
 	return more, err
 }
 
-// cursor is the last job of a page.
+// cursor is the last job that was looked at for a page.
 type cursor struct {
 	instance  string
-	state     State
+	place     int // in listed
 	id, score string
 }
 
 func (c cursor) String() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join([]string{c.instance, string(c.state), c.score, c.id}, " ")))
+	text := strings.Join([]string{c.instance, strconv.Itoa(c.place), c.score, c.id}, " ")
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
 func parseCursor(s string) (cursor, error) {
@@ -241,16 +270,20 @@ func parseCursor(s string) (cursor, error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	f := strings.SplitN(string(b), " ", 4)
-	if err != nil || len(f) != 4 || !slices.Contains(states, State(f[1])) {
+	if err != nil || len(f) != 4 {
 		return cursor{}, invalid("not a cursor: %.40q", s)
 	}
-	return cursor{f[0], State(f[1]), f[3], f[2]}, nil
+	place, err := strconv.Atoi(f[1])
+	if err != nil || place < 0 || place >= len(listed) {
+		return cursor{}, invalid("not a cursor: %.40q", s)
+	}
+	return cursor{f[0], place, f[3], f[2]}, nil
 }
 
-// before reports whether a state of an instance has been listed when the cursor was made.
-func (c cursor) before(instance string, state State) bool {
+// before reports whether a set of an instance has been listed when the cursor was made.
+func (c cursor) before(instance string, place int) bool {
 	if c.instance != instance {
 		return instance < c.instance
 	}
-	return slices.Index(states, state) < slices.Index(states, c.state)
+	return place < c.place
 }

@@ -18,7 +18,8 @@ import (
 //	'1'                  the version of this format
 //	13 digits            when it was enqueued, in ms; the server's clock writes it
 //	1 byte               '0' + priority
-//	tag length bytes ... further options, each a byte, a uvarint and what it counts; none yet
+//	tag length bytes ... further options, each a byte, a uvarint and what it counts:
+//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON)
 //	0                    ends them
 //	payload              JSON, the rest
 const (
@@ -26,11 +27,32 @@ const (
 	recordHead    = 1 + 13 // what the script puts in front
 )
 
-// encodeRecord returns the record less its head.
-func encodeRecord(priority int, payload []byte) []byte {
-	b := make([]byte, 0, 2+len(payload))
-	b = append(b, byte('0'+priority), 0)
-	return append(b, payload...)
+// The tags of options.
+const (
+	tagAttempts = 'a'
+	tagDeadline = 'd'
+	tagMetadata = 'm'
+)
+
+// encodeRecord returns the record of a valid job less its head.
+func encodeRecord(priority int, n *NewJob) []byte {
+	b := make([]byte, 0, 2+len(n.Payload))
+	b = append(b, byte('0'+priority))
+	option := func(tag byte, v []byte) {
+		b = binary.AppendUvarint(append(b, tag), uint64(len(v)))
+		b = append(b, v...)
+	}
+	if n.MaxAttempts > 0 {
+		option(tagAttempts, strconv.AppendInt(nil, int64(n.MaxAttempts), 10))
+	}
+	if !n.Deadline.IsZero() {
+		option(tagDeadline, strconv.AppendInt(nil, n.Deadline.UnixMilli(), 10))
+	}
+	if len(n.Metadata) > 0 {
+		m, _ := json.Marshal(n.Metadata) // strings always can
+		option(tagMetadata, m)
+	}
+	return append(append(b, 0), n.Payload...)
 }
 
 var errRecord = errors.New("the record can't be read")
@@ -54,9 +76,33 @@ func decodeRecord(rec string, j *Job) error {
 		if w <= 0 || n >= uint64(len(rest)-1-w) {
 			return errRecord
 		}
+		if err := decodeOption(rest[0], rest[1+w:1+w+int(n)], j); err != nil {
+			return err
+		}
 		rest = rest[1+w+int(n):]
 	}
 	j.EnqueuedAt, j.Priority, j.Payload = fromMS(ms), priority, json.RawMessage(rest[1:])
+	return nil
+}
+
+// decodeOption reads one option. One that is not known was written by a later version and changes nothing that this one does.
+func decodeOption(tag byte, v string, j *Job) error {
+	switch tag {
+	case tagAttempts, tagDeadline:
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			return errRecord
+		}
+		if tag == tagAttempts {
+			j.MaxAttempts = int(n)
+		} else {
+			j.Deadline = fromMS(n)
+		}
+	case tagMetadata:
+		if json.Unmarshal([]byte(v), &j.Metadata) != nil {
+			return errRecord
+		}
+	}
 	return nil
 }
 

@@ -27,6 +27,15 @@ type Terms struct {
 	Done       Retention     // of done and cancelled jobs
 	Dead       Retention     // of dead jobs
 	MaxCrashes int           // at this many crashes in a row a job is dead
+	Period     time.Duration // between two passes of Reap
+	Limit      int           // how many jobs may be doing at once, in all processes; 0: any number
+	Rate       Rate          // how often a job may be claimed, by all processes
+}
+
+// Rate is N claims in a time of Per, evenly spread; the zero Rate is none.
+type Rate struct {
+	N   int
+	Per time.Duration
 }
 
 // Retention bounds what is kept of the jobs that ended. A zero bound is unset; both zero keep nothing.
@@ -42,7 +51,30 @@ type NewJob struct {
 	Priority int           // 1 to 10, 0 for the default
 	Delay    time.Duration // from now by Redis' clock; or
 	At       time.Time     // the time itself; one of the two
+
+	MaxAttempts int               // 0: as the handler's retry policy says
+	Metadata    map[string]string // at most MaxMetadata bytes
+	Deadline    time.Time         // a job that was not claimed by then is dead; zero: none
+	Unique      Unique
 }
+
+// Unique keeps a second job with the same key out of an instance.
+type Unique struct {
+	Key    string        // 1 to MaxKey bytes; "" with no mode: not unique
+	Mode   UniqueMode    // until when
+	Window time.Duration // of UniqueWindow, at least 1 ms
+}
+
+// UniqueMode says when a key is free again. A job that is deleted, or trimmed by retention, gives its key up in any mode but UniqueWindow.
+type UniqueMode byte
+
+// The modes. Requeue takes the key of the first three again.
+const (
+	UniqueClaimed  UniqueMode = 'c' // with the first claim; it is not taken again when the job comes back
+	UniqueDone     UniqueMode = 'd' // when the job is done; one that is dead or cancelled keeps it
+	UniqueTerminal UniqueMode = 't' // when the job is done, dead or cancelled
+	UniqueWindow   UniqueMode = 'w' // when the window is over, whatever becomes of the job
+)
 
 // Lease is a claim of one job by one worker. Only the store makes one.
 type Lease struct {
@@ -96,6 +128,8 @@ type Exchanged struct {
 	Next time.Duration
 	// Trimmed counts the ended jobs that a bound of retention removed.
 	Trimmed int
+	// Expired are jobs that were due to be claimed after their deadline: they are dead, no attempt charged.
+	Expired []uuid.UUID
 }
 
 // Beat is one lease in a heartbeat.
@@ -126,6 +160,8 @@ type Reaped struct {
 type Maintained struct {
 	Reaped  []Reaped
 	Trimmed map[State]int // what retention removed
+	// Expired are jobs that waited past their deadline: they are dead, no attempt charged.
+	Expired []uuid.UUID
 	// Next says when the next lease runs out: 0 if there is more to do at once, negative if there is none.
 	Next time.Duration
 	// Missing is the number of records less the number of jobs in a state. Not zero: something was changed behind

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -41,6 +42,10 @@ var (
 	scriptGet       = load("get", noWrites)
 	scriptList      = load("list", noWrites)
 	scriptStats     = load("stats", noWrites)
+	scriptExplain   = load("explain", noWrites)
+	scriptSelect    = load("select", noWrites)
+	scriptAudit     = load("audit", allowOOM)
+	scriptRemove    = load("remove", allowOOM)
 	scriptAnnounce  = load("announce", allowOOM)
 	scriptProcesses = load("processes", noWrites)
 )
@@ -123,6 +128,17 @@ func (r *reader) raw() []byte {
 		return nil
 	}
 	return []byte(s)
+}
+
+func (r *reader) ids() []uuid.UUID {
+	l := r.list()
+	var all []uuid.UUID
+	for l.more() {
+		var id uuid.UUID
+		copy(id[:], l.str())
+		all = append(all, id)
+	}
+	return all
 }
 
 func (r *reader) list() reader {

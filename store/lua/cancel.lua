@@ -1,26 +1,38 @@
--- Cancels a job: at once unless it is doing; then its process is told and the request is kept until the job has ended.
+-- Cancels jobs: at once unless they are doing; then their process is told and the request is kept until the job has ended.
 -- KEYS: the instance's.
--- ARGV: id.
--- Returns: 0 and the state that the job was in (0: no such job).
+-- ARGV: the ids.
+-- Returns: 0; for each id the state that the job was in (0: no such job, -1: in none).
 
 local bad = foreign()
 if bad then return bad end
-local id = ARGV[1]
-if not call('HGET', jobs, id) then return { 0, 0 } end
-local state, set = whereabouts(id)
-if not state or state >= 5 then return { 0, state or 0 } end
 local now = clock()
 local stamp = whole(now)
-if state == 3 then
-  add('ZADD', cancels, { stamp, id })
-  local worker = match(call('HGET', runs, id) or '', '^%d+ %d+ %d+ %d+ (.*)$')
-  local lease = worker and call('HGET', workers, worker)
-  if lease and sub(lease, 1, 16) == id then
-    call('PUBLISH', channel('process', sub(lease, 25)), 'cancel ' .. id)
+local out, gone, from, asked = {}, {}, {}, {}
+for i = 1, #ARGV do
+  local id = ARGV[i]
+  local state, set = whereabouts(id)
+  local known = call('HEXISTS', jobs, id) == 1
+  if known and state == 3 then
+    asked[#asked + 1] = stamp
+    asked[#asked + 1] = id
+    local worker = match(live[runs] and call('HGET', runs, id) or '', '^%d+ %d+ %d+ %d+ (.*)$')
+    local lease = worker and live[workers] and call('HGET', workers, worker)
+    if lease and sub(lease, 1, 16) == id then
+      call('PUBLISH', channel('process', sub(lease, 25)), 'cancel ' .. id)
+    end
+  elseif known and state and state < 5 then
+    gone[#gone + 1] = stamp
+    gone[#gone + 1] = id
+    from[set] = from[set] or {}
+    from[set][#from[set] + 1] = id
   end
-  return { 0, state }
+  out[i] = known and (state or -1) or 0
 end
-add('ZADD', cancelled, { stamp, id })
-drop('ZREM', set, { id })
-tell({ id }, wanted({ id }, now))
-return { 0, state }
+add('ZADD', cancels, asked)
+add('ZADD', cancelled, gone)
+local ids = {}
+for i = 2, #gone, 2 do ids[#ids + 1] = gone[i] end
+tell(ids, wanted(ids, now))
+for set, some in pairs(from) do drop('ZREM', set, some) end
+close(ids, false)
+return { 0, out }

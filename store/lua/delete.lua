@@ -1,15 +1,26 @@
--- Removes a job that nobody holds.
+-- Removes jobs that nobody holds.
 -- KEYS: the instance's.
--- ARGV: id.
--- Returns: 0 and the state that the job was in: 0 there is no such job, 3 it is doing and stays, -1 it was in none.
+-- ARGV: the ids.
+-- Returns: 0; for each id the state that the job was in: 0 there is no such job, 3 it is doing and stays, -1 it was in none.
 
 local bad = foreign()
 if bad then return bad end
-local id = ARGV[1]
-local record = call('HGET', jobs, id)
-local state, set = whereabouts(id)
-if state == 3 or not (state or record) then return { 0, state or 0 } end
-tell({ id }, wanted({ id }, clock()))
-if set then drop('ZREM', set, { id }) end
-erase({ id })
-return { 0, state or -1 }
+local out, gone, from = {}, {}, {}
+for i = 1, #ARGV do
+  local id = ARGV[i]
+  local state, set = whereabouts(id)
+  local known = call('HEXISTS', jobs, id) == 1
+  if state ~= 3 and (state or known) then
+    gone[#gone + 1] = id
+    if set then
+      from[set] = from[set] or {}
+      from[set][#from[set] + 1] = id
+    end
+  end
+  out[i] = state or known and -1 or 0
+end
+tell(gone, wanted(gone, clock()))
+for set, ids in pairs(from) do drop('ZREM', set, ids) end
+drop('ZREM', deadlines, gone)
+erase(gone)
+return { 0, out }

@@ -1,34 +1,65 @@
 -- Accepts jobs.
 -- KEYS: the instance's, the lane.
--- ARGV: request number; number of jobs; for each: id, record less its first 14 bytes (version and time), 10 - priority, when to
---   run: 0 for now, a time in ms, or a delay in ms with a minus before it.
--- Returns: 0; a letter for each job: a accepted, e there is one with this id; 1 if the instance was new, else 0.
+-- ARGV: request number; number of jobs; number of arguments a job: 4, or 6 if one has any of the last two; for each job: id, record
+--   less its first 14 bytes (version and time), 10 - priority, when to run (0 for now, a time in ms, or a delay in ms with a minus
+--   before it), its deadline in ms or '', its mode of uniqueness and key or '' (w, for a window, is followed by its ms and a
+--   space).
+-- Returns: 0; a letter for each job: a accepted, e there is one with this id, u another has its key; followed, for each u,
+--   by the other's id; 1 if the instance was new, else 0.
 
 local bad = foreign()
 if bad then return bad end
-local number, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+local number, n, width = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local answer, late = said(number)
 if late then return late end
 if answer then return { 0, answer, 0 } end
 local now = clock()
 
 local ids = {}
-for i = 1, n do ids[i] = ARGV[4 * i - 1] end
+for i = 1, n do ids[i] = ARGV[width * (i - 1) + 4] end
 local there = look('HMGET', jobs, ids)
 local notes = call('HMGET', meta, 'maxrec', 'paused', 'seq')
 local soonest = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
 local first = soonest[2] and tonumber(soonest[2]) -- (to assign it to the same name goes wrong in the embedded server's Lua)
 
-local letters, records, places, dues, seen = {}, {}, {}, {}, {}
+local letters, others, records, places, dues, seen = {}, {}, {}, {}, {}, {}
+local newDeadlines, newLocks, newOwners, newWindows, ended, taken = {}, {}, {}, {}, {}, {}
 local head, longest, claimable = '1' .. format('%013.0f', now), 0, 0
 for i = 1, n do
-  local id, priority, due = ids[i], ARGV[4 * i + 1], tonumber(ARGV[4 * i + 2])
+  local at = width * (i - 1) + 4
+  local id, priority, due = ids[i], ARGV[at + 2], tonumber(ARGV[at + 3])
+  local by, unique = width > 4 and ARGV[at + 4] or '', width > 4 and ARGV[at + 5] or ''
+  local mode, window, key, other = sub(unique, 1, 1), '', sub(unique, 2), nil
+  if mode == 'w' then window, key = match(key, '^(%d+) (.*)$') end
+  if mode ~= '' then other = taken[key] or holder(key, id, now) end
   if there[i] or seen[id] then
     letters[i] = 'e'
+  elseif other then
+    letters[i] = 'u'
+    others[#others + 1] = other
   else
     letters[i] = 'a'
     seen[id] = true
-    local record = head .. ARGV[4 * i]
+    if mode ~= '' then
+      taken[key] = id
+      local ends = ''
+      if mode == 'w' then
+        ends = whole(now + tonumber(window))
+        newWindows[#newWindows + 1] = ends
+        newWindows[#newWindows + 1] = key
+      else
+        ended[#ended + 1] = key -- no longer a window's
+        newOwners[#newOwners + 1] = id
+        newOwners[#newOwners + 1] = mode .. key
+      end
+      newLocks[#newLocks + 1] = key
+      newLocks[#newLocks + 1] = mode .. id .. ends
+    end
+    if by ~= '' then
+      newDeadlines[#newDeadlines + 1] = by
+      newDeadlines[#newDeadlines + 1] = id
+    end
+    local record = head .. ARGV[at + 1]
     if #record > longest then longest = #record end
     records[#records + 1] = id
     records[#records + 1] = record
@@ -53,10 +84,15 @@ if #places > 0 then
   end
 end
 add('HSET', jobs, records)
+add('HSET', locks, newLocks)
+add('HSET', owners, newOwners)
+add('ZADD', windows, newWindows)
+add('ZADD', deadlines, newDeadlines)
 add('ZADD', todo, places)
 add('ZADD', scheduled, dues)
 if longest > (tonumber(notes[1] or 0) or 0) then call('HSET', meta, 'maxrec', longest) end
+drop('ZREM', windows, ended)
 if not notes[2] then wake(claimable) end
-answer = table.concat(letters)
+answer = table.concat(letters) .. table.concat(others)
 say(number, answer)
 return { 0, answer, notes[3] and 0 or 1 }

@@ -1,8 +1,9 @@
 -- Hands in what is finished and takes what there is to do: ends leases, makes due jobs todo, claims jobs.
 -- KEYS: the instance's, the lane.
 -- ARGV: request number; lease ms; how many done and cancelled jobs are kept (-1: any number), how many dead ones; 1 if no
---   done or cancelled job is kept, else 0; the process' channel, or '' if it is not to be woken; number of finishes, of claims by
---   workers that finish nothing;
+--   done or cancelled job is kept, else 0; the process' channel, or '' if it is not to be woken; the limit on jobs doing at
+--   once, 0 for none; the ms between two claims that the rate asks for, 0 for none; number of finishes, of claims by workers
+--   that finish nothing;
 --   for each finish: worker; its lease; the rest of the lease of the job that it claims now (nonce and process), or '' if it
 --     wants none; and the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled, followed
 --     by one letter for each argument that comes next: S the score (t: the place; s: the delay in ms * 16 + 10 - priority),
@@ -10,23 +11,23 @@
 --   for each other claim: worker, the rest of its lease.
 --   No worker stands in it twice.
 -- Returns: 0; the letter of the state that each finish led to, - where the lease was lost; ms until the next look (0 at
---   once, -1 never); how many jobs were trimmed; for each worker that got a job: its index, finishes first, the job's id (or
+--   once, -1 never); how many jobs were trimmed; the jobs whose deadline has passed; for each worker that got a job: its index, finishes first, the job's id (or
 --   the whole lease if the worker held it already), record, run; for each of these that ran before: index, progress, error.
 
 local bad = foreign()
 if bad then return bad end
 local number = tonumber(ARGV[1])
-local answer, late = said(number)
-if late then return late end
+local answer, old = said(number)
+if old then return old end
 local leaseFor, keep, keepDead, keepNone = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
-local me, finishes = ARGV[6], tonumber(ARGV[7])
-local all = finishes + tonumber(ARGV[8])
+local me, most, pace, finishes = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local all = finishes + tonumber(ARGV[10])
 local now = clock()
 local stamp, deadline = whole(now), whole(now + leaseFor)
 
 -- Read the request: one line a worker.
 local names, leases, rests, targets, extras = {}, {}, {}, {}, {}
-local at, asking = 9, 0
+local at, asking = 11, 0
 for i = 1, finishes do
   local target = ARGV[at + 3]
   names[i], leases[i], rests[i] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
@@ -48,13 +49,18 @@ for i = finishes + 1, all do
 end
 local repeated = answer ~= nil -- then nothing is ended or claimed again
 local held = look('HMGET', workers, names)
-local notes = call('HMGET', meta, 'paused', 'maxrec')
+local process = all > 0 and (leases[1] and sub(leases[1], 25) or sub(rests[1], 9)) or ''
+local probe = live[probes] and call('HGET', probes, process) -- the suspect that this process runs: worker, lease
+local busy = probe and call('HGET', workers, sub(probe, 1, 16)) == sub(probe, 17)
+local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate')
 
 -- Decide where each finished job goes.
+local special = live[owners] or live[deadlines] or live[probes]
 local ids, current = {}, {} -- of the leases that end here: the job, the index
 local into = { d = {}, x = {}, c = {}, t = {}, s = {} }
 local newRuns, newErrors, newProgress, newResults = {}, {}, {}, {}
 local erased, over = {}, {}
+local completed, ended, resting = {}, {}, {} -- jobs that are done now, dead or cancelled, waiting again
 local function put(list, id, value)
   if value then
     list[#list + 1] = id
@@ -67,6 +73,7 @@ if not repeated then
     if held[i] == leases[i] then
       n = n + 1
       current[n], ids[n] = i, sub(leases[i], 1, 16)
+      if busy and leases[i] == sub(probe, 17) then busy = false end
     else
       targets[i] = '-'
     end
@@ -88,6 +95,10 @@ if not repeated then
       score = whole(now * 16 + tonumber(extra.S))
     elseif awaits[id] then
       over[#over + 1] = id
+    end
+    if special then
+      local list = target == 'd' and completed or (target == 't' or target == 's') and resting or ended
+      list[#list + 1] = id
     end
     if keepNone and (target == 'd' or target == 'c') and not awaits[id] then
       n = n + 1
@@ -114,6 +125,7 @@ if not repeated then
   add('ZADD', cancelled, into.c)
   add('ZADD', scheduled, into.s)
   add('ZADD', todo, into.t)
+  if special then mind(resting, true) end
 end
 
 -- Give back what a worker holds already; the others that ask are free.
@@ -186,16 +198,43 @@ elseif #into.s > 0 then
   soonest = call('ZRANGE', scheduled, 0, 0)[1]
 end
 
--- Claim for the free workers, in the order of places, until the reply has 1 MiB.
+-- How many may be claimed: by the limit, and by the rate, whose notion of the next claim's time may lag 100 ms behind, so that
+-- what a late look has missed is made up for.
 local claimed, left, f = {}, 0, 1
 frees = #free
-if frees > 0 and not notes[1] then
-  local peek = call('ZRANGE', todo, 0, frees - 1, 'WITHSCORES')
+local room, turn = frees, 0
+if most > 0 then
+  room = math.min(room, most - call('ZCARD', doing) + #ids)
+  if notes[3] ~= ARGV[7] then call('HSET', meta, 'limit', ARGV[7]) end
+elseif notes[3] then
+  call('HDEL', meta, 'limit')
+end
+if pace > 0 then
+  turn = math.max(tonumber(notes[4] or 0) or 0, now - 100)
+  if turn > now + 86400000 + pace then turn = now end -- the clock has gone back
+  room = math.min(room, floor((now - turn) / pace) + 1)
+elseif notes[4] then
+  call('HDEL', meta, 'rate')
+end
+
+-- Claim for the free workers, in the order of places, until the reply has 1 MiB.
+local suspect -- a job that is suspected of crashing and may be claimed: a process runs one at a time
+local expired, paced = {}, false
+if room > 0 and not notes[1] then
+  local peek = call('ZRANGE', todo, 0, room - 1, 'WITHSCORES')
   local waits, n = {}, #peek / 2
   for k = 1, n do waits[k] = peek[2 * k - 1] end
+  if live[suspects] then
+    local first = not busy and call('ZRANGE', suspects, 0, 0, 'WITHSCORES')
+    if first and first[1] and (n < room or tonumber(first[2]) < tonumber(peek[2 * n])) then
+      if n == room then n = n - 1 end
+      n = n + 1
+      suspect, waits[n], peek[2 * n] = first[1], first[1], first[2]
+    end
+  end
   local step = math.max(1, math.min(1000, floor(1048576 / math.max(1, tonumber(notes[2] or 1) or 1))))
   local doings, runsOf, mapped, stubs, reasons, buried = {}, {}, {}, {}, {}, {}
-  local since = ' ' .. stamp .. ' '
+  local since, unlocks = ' ' .. stamp .. ' ', {}
   local from = 1
   while from <= n and not cut do
     local to = math.min(n, from + step - 1)
@@ -208,10 +247,18 @@ if frees > 0 and not notes[1] then
       end
     end
     local p, e = look('HMGET', progress, ran), look('HMGET', errors, ran)
+    local limits = live[deadlines] and call('ZMSCORE', deadlines, unpack(waits, from, to)) or {}
     for k = from, to do
       local id, record, run = waits[k], records[k - from + 1], old[k - from + 1]
+      local deadlineOf = limits[k - from + 1]
       if run then r = r + 1 end
-      if record and byte(record, 1, 1) == 49 then
+      if deadlineOf and math.abs(deadlineOf) <= now then
+        put(buried, stamp, id)
+        put(reasons, id, 'its deadline has passed')
+        if not record then put(stubs, id, '1' .. format('%013.0f', now) .. '5' .. '\0' .. 'null') end
+        expired[#expired + 1] = id
+        if live[awaited] then over[#over + 1] = id end
+      elseif record and byte(record, 1, 1) == 49 then
         local i = free[f]
         local worker = names[i]
         cut = not fits(record, run and p[r], run and e[r])
@@ -229,6 +276,11 @@ if frees > 0 and not notes[1] then
         mapped[at - 1], mapped[at] = worker, id .. rests[i]
         doings[at - 1], doings[at] = deadline, id
         f = f + 1
+        if special then unlocks[#unlocks + 1] = id end
+        if id == suspect then
+          call('HSET', probes, process, worker .. id .. rests[i])
+          busy = true
+        end
       else -- quarantine
         put(buried, stamp, id)
         put(reasons, id, record and 'the record is of an unknown version' or 'the record is missing')
@@ -245,14 +297,34 @@ if frees > 0 and not notes[1] then
   grow(runs, runsOf)
   grow(workers, mapped)
   add('ZADD', doing, doings)
-  for k = 1, #buried, 2 do into.x[#into.x + 1] = buried[k + 1] end
-  left = call('ZCARD', todo) - #claimed
-  if left > 0 then next = 0 end
-else
-  left = #into.t / 2 + #promoted
+  for k = 1, #buried, 2 do
+    into.x[#into.x + 1] = buried[k + 1]
+    ended[#ended + 1] = buried[k + 1]
+  end
+  if special then
+    unlock(unlocks, 'c')
+    mind(unlocks, false)
+  end
 end
 
-if cut then next = 0 end
+-- What is left, for others or for the next look.
+left = call('ZCARD', todo) - #claimed
+if suspect and claimed[#claimed] == suspect then left = left + 1 end -- it did not stand in todo
+if not notes[1] and left + call('ZCARD', suspects) > 0 then
+  if most > 0 then left = math.min(left, most - call('ZCARD', doing) + #ids) end
+  if pace > 0 then
+    local taken = f - 1
+    turn = turn + taken * pace
+    if taken > 0 then call('HSET', meta, 'rate', format('%.3f', turn)) end
+    if turn > now and left > 0 then
+      local wait = math.ceil(turn - now)
+      next = next < 0 and wait or math.min(next, wait)
+      left = 0
+      paced = true
+    end
+  end
+  if left > 0 and f <= #free and room > 0 then next = 0 end
+end
 
 -- Keep within the bounds of retention.
 local function bound(state, added, count)
@@ -277,10 +349,20 @@ for k = f, #free do
   if held[free[k]] then idle[#idle + 1] = names[free[k]] end
 end
 drop('ZREM', scheduled, promoted)
-if #claimed > 0 then call('ZREMRANGEBYRANK', todo, 0, #claimed - 1) end -- they are its first
+local first = #claimed -- of todo, that is; a suspect does not stand there
+if suspect and claimed[first] == suspect then
+  first = first - 1
+  drop('ZREM', suspects, { suspect })
+end
+if first > 0 then call('ZREMRANGEBYRANK', todo, 0, first - 1) end
+if probe and not busy then drop('HDEL', probes, { process }) end
 drop('ZREM', doing, undone)
 drop('HDEL', workers, idle)
 drop('ZREM', cancels, ids)
+if special then
+  close(completed, true)
+  close(ended, false)
+end
 trim(done, trimmedDone)
 trim(dead, trimmedDead)
 trim(cancelled, trimmedCancelled)
@@ -295,7 +377,8 @@ elseif not notes[1] then
   for k = 2, #into.s, 2 do
     if into.s[k] == soonest then left = math.max(left, 1) end
   end
+  if paced then left = math.max(left, 1) end -- somebody has to look again at the right time, and we may be busy then
   wake(left, not short and me ~= '' and me or nil)
 end
 say(number, answer)
-return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, got, before }
+return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, got, before }

@@ -5,6 +5,6 @@
 
 local bad = foreign()
 if bad then return bad end
-local left = call('HGET', meta, 'paused') and 0 or call('ZCARD', todo)
+local left = call('HGET', meta, 'paused') and 0 or (call('ZCARD', todo) + call('ZCARD', suspects))
 wake(left, ARGV[1])
 return { 0 }

@@ -9,7 +9,7 @@ if ARGV[1] == '1' then
   call('HSET', meta, 'paused', whole(clock()))
   return { 0 }
 end
-local n = call('ZCARD', todo) + call('ZCARD', scheduled)
+local n = (call('ZCARD', todo) + call('ZCARD', suspects)) + call('ZCARD', scheduled)
 if call('HGET', meta, 'paused') then
   call('HDEL', meta, 'paused')
   wake(n)

@@ -8,11 +8,14 @@
 
 local call, byte, sub, match, format, floor = redis.call, string.byte, string.sub, string.match, string.format, math.floor
 local jobs, runs, errors, progress, results, todo, scheduled, doing, parked, done, dead, cancelled, workers, cancels,
-  awaited, waiting, meta, lane = unpack(KEYS)
+  awaited, waiting, meta, suspects, probes, deadlines, locks, owners, windows, lane = unpack(KEYS)
 
 local HASH, ZSET = 'hash', 'zset'
 local kinds = { HASH, HASH, HASH, HASH, HASH, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET, HASH, ZSET, ZSET, ZSET, HASH,
-  'string' }
+  ZSET, HASH, ZSET, HASH, HASH, ZSET, 'string' }
+
+-- The sets of states by their numbers: those of a life, and what is suspected of crashing, which is todo as well.
+local sets = { scheduled, todo, doing, parked, done, dead, cancelled, suspects }
 
 local live = {} -- the keys that were there when the script began
 
@@ -76,8 +79,12 @@ local function grow(key, args)
   add('HSET', key, args)
 end
 
+-- Removing. An error can only be that the key has vanished, in a slot that is migrating: then there is nothing to remove.
 local function drop(command, key, args)
-  if live[key] and #args > 0 then many(command, key, args) end
+  if not live[key] then return end
+  for from = 1, #args, 2000 do
+    redis.pcall(command, key, unpack(args, from, math.min(from + 1999, #args)))
+  end
 end
 
 -- The answer that the lane gave to this very request, or nil when it is a new one; true, reply when it is too old.
@@ -128,6 +135,58 @@ local function channel(kind, id)
   return match(jobs, '^(.-):{') .. ':' .. kind .. ':' .. hex
 end
 
+-- Uniqueness. owners: id -> mode, key. locks: key -> mode, id, and in a window the time when it ends. The modes: c until
+-- claimed, d until done, t until terminal, w for a window.
+
+-- Gives up the keys that these jobs own in one of the modes.
+local function unlock(ids, modes)
+  if not live[owners] or not live[locks] or #ids == 0 then return end
+  local owned, keys, mine = many('HMGET', owners, ids), {}, {}
+  for i = 1, #ids do
+    if owned[i] and string.find(modes, sub(owned[i], 1, 1), 1, true) then
+      keys[#keys + 1] = sub(owned[i], 2)
+      mine[#mine + 1] = ids[i]
+    end
+  end
+  if #keys == 0 then return end
+  local holders, free = many('HMGET', locks, keys), {}
+  for i = 1, #keys do
+    if holders[i] and sub(holders[i], 2, 17) == mine[i] then free[#free + 1] = keys[i] end
+  end
+  drop('HDEL', locks, free)
+end
+
+-- The id of another job that has the key, or nil.
+local function holder(key, id, now)
+  local lock = live[locks] and call('HGET', locks, key)
+  if not lock then return end
+  local mode, other = sub(lock, 1, 1), sub(lock, 2, 17)
+  if other == id then return end
+  if mode == 'w' then
+    if (tonumber(sub(lock, 18)) or 0) > now then return other end
+  elseif call('HEXISTS', jobs, other) == 1 then
+    return other
+  end
+end
+
+-- What the end of jobs means for their keys and deadlines. done: whether they completed.
+local function close(ids, completed)
+  unlock(ids, completed and 'cdt' or 'ct')
+  drop('ZREM', deadlines, ids)
+end
+
+-- Turns the deadlines of jobs on, for those that wait, or off, for those that run: a negative score is never due.
+local function mind(ids, on)
+  local scores, set = look('ZMSCORE', deadlines, ids), {}
+  for i = 1, #ids do
+    if scores[i] then
+      set[#set + 1] = whole(on and math.abs(scores[i]) or -math.abs(scores[i]))
+      set[#set + 1] = ids[i]
+    end
+  end
+  add('ZADD', deadlines, set)
+end
+
 -- Removes all that is kept of the jobs, but for their places in the sets of states.
 local function erase(ids)
   drop('HDEL', jobs, ids)
@@ -135,6 +194,8 @@ local function erase(ids)
   drop('HDEL', errors, ids)
   drop('HDEL', progress, ids)
   drop('HDEL', results, ids)
+  unlock(ids, 'cdt')
+  drop('HDEL', owners, ids)
 end
 
 -- The jobs among ids that somebody waits for: a set, or nil.
@@ -186,9 +247,29 @@ end
 
 -- Which state a job is in (1 scheduled ... 7 cancelled), its set and its score there; nil when it is in none.
 local function whereabouts(id)
-  local sets = { scheduled, todo, doing, parked, done, dead, cancelled }
   for i = 1, #sets do
     local score = live[sets[i]] and call('ZSCORE', sets[i], id)
-    if score then return i, sets[i], score end
+    if score then return i == 8 and 2 or i, sets[i], score end
   end
+end
+
+-- The jobs in all sets together, and those that can be claimed.
+local function total()
+  local n = 0
+  for i = 1, #sets do n = n + call('ZCARD', sets[i]) end
+  return n
+end
+
+-- 10 - priority of a job: from its place if it ever ran, else from its record.
+local function rankOf(id)
+  local place = match(live[runs] and call('HGET', runs, id) or '', '^%d+ %d+ (%d+) ')
+  if place then return floor(tonumber(place) / TOP) end
+  local record = call('HGET', jobs, id)
+  return 58 - (record and byte(record, 15) or 53)
+end
+
+-- Since when a job has been in an ending state, or todo, by its score there, in ms.
+local function since(set, score)
+  if set == todo or set == suspects then return floor(tonumber(score) % TOP / 256) + EPOCH end
+  return tonumber(score)
 end

@@ -1,19 +1,27 @@
--- Ends the leases that ran out, at most 1,000, and removes what retention no longer keeps.
+-- Ends the leases that ran out, at most 1,000, and the jobs that wait past their deadline, and removes what retention no longer
+-- keeps. After a gap (no pass for over two periods, or time gone back: an outage, or a jump of the clock) no lease is ended
+-- before those who hold one have had a whole lease's time to say so.
 -- KEYS: the instance's.
--- ARGV: crashes in a row at which a job is dead; of done and cancelled jobs how many are kept (-1: any number) and for how many
---   ms (-1: for ever); the same two of dead ones.
+-- ARGV: lease ms; ms between two passes; crashes in a row at which a job is dead; of done and cancelled jobs how many are kept (-1: any
+--   number) and for how many ms (-1: for ever); the same two of dead ones; the limit on jobs doing at once, 0 for none.
 -- Returns: 0; ms until the next lease runs out (0: there is more to do at once, -1: none); {done, dead, cancelled jobs
 --   trimmed}; records less jobs in a state; for each lease that was ended: job, worker, crashes, the letter of the state
---   that the job is in: t todo, x dead, c cancelled.
+--   that the job is in: t todo, x dead, c cancelled; the jobs whose deadline has passed.
 
 local bad = foreign()
 if bad then return bad end
-local limit = tonumber(ARGV[1])
+local leaseFor, period, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = clock()
 local stamp = whole(now)
-local ids = call('ZRANGE', doing, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, 1000)
+local notes = call('HMGET', meta, 'paused', 'reaped', 'grace')
+local paused, last, grace = notes[1], tonumber(notes[2] or 0) or 0, tonumber(notes[3] or 0) or 0
+if last > 0 and (now < last or now - last > 2 * period) then grace = now + leaseFor end
+if grace > now + leaseFor then grace = now + leaseFor end -- time has gone back since
+local ids = {}
+if now >= grace then ids = call('ZRANGE', doing, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, 1000) end
+local far = call('ZRANGE', doing, '(' .. whole(now + leaseFor), '+inf', 'BYSCORE', 'LIMIT', 0, 1000)
+local expired = live[deadlines] and call('ZRANGE', deadlines, 1, stamp, 'BYSCORE', 'LIMIT', 0, 1000) or {}
 local ranOf, asked = look('HMGET', runs, ids), look('ZMSCORE', cancels, ids)
-local paused = call('HGET', meta, 'paused')
 
 local names, parsed = {}, {}
 for i = 1, #ids do
@@ -22,12 +30,15 @@ for i = 1, #ids do
   names[i] = worker or ''
 end
 local held = look('HMGET', workers, names)
-local newRuns, reasons, freed, report = {}, {}, {}, {}
-local toTodo, toDead, toCancelled, over = {}, {}, {}, {}
+local newRuns, reasons, freed, gaveUp, report = {}, {}, {}, {}, {}
+local toTodo, toSuspects, toDead, toCancelled, over, back = {}, {}, {}, {}, {}, {}
 for i = 1, #ids do
   local id, run = ids[i], parsed[i]
   local crashes, letter = run[2] + 1, 't'
-  if held[i] and sub(held[i], 1, 16) == id then freed[#freed + 1] = names[i] end
+  if held[i] and sub(held[i], 1, 16) == id then
+    freed[#freed + 1] = names[i]
+    gaveUp[#gaveUp + 1] = sub(held[i], 25)
+  end
   if asked[i] then
     letter = 'c'
     toCancelled[#toCancelled + 1] = stamp
@@ -41,8 +52,10 @@ for i = 1, #ids do
     reasons[#reasons + 1] = 'crashed ' .. whole(crashes) .. ' times in a row: its lease ran out each time'
     over[#over + 1] = id
   else
-    toTodo[#toTodo + 1] = run[3] or whole(5 * TOP + reserve(1, now))
-    toTodo[#toTodo + 1] = id
+    local to = crashes == limit - 1 and toSuspects or toTodo
+    to[#to + 1] = run[3] or whole(5 * TOP + reserve(1, now))
+    to[#to + 1] = id
+    back[#back + 1] = id
   end
   newRuns[#newRuns + 1] = id
   newRuns[#newRuns + 1] = whole(math.max(0, run[1] - 1)) .. ' ' .. whole(crashes) .. ' ' .. (run[3] or '0') .. ' ' .. run[4] .. ' ' .. run[5]
@@ -50,36 +63,72 @@ for i = 1, #ids do
   report[at + 1], report[at + 2], report[at + 3], report[at + 4] = id, run[5], crashes, letter
 end
 local after = call('ZRANGE', doing, #ids, #ids, 'WITHSCORES')
+local shut, late = {}, {} -- the jobs that wait past their deadline: by set, and all
+for i = 1, #expired do
+  local id = expired[i]
+  local _, set = whereabouts(id)
+  if set == scheduled or set == todo or set == parked or set == suspects then
+    shut[set] = shut[set] or {}
+    shut[set][#shut[set] + 1] = id
+    late[#late + 1] = id
+    over[#over + 1] = id
+    toDead[#toDead + 1] = stamp
+    toDead[#toDead + 1] = id
+    reasons[#reasons + 1] = id
+    reasons[#reasons + 1] = 'its deadline has passed'
+  end
+end
+local stamps = {}
+for i = 1, #far do
+  stamps[2 * i - 1] = whole(now + leaseFor)
+  stamps[2 * i] = far[i]
+end
 
 add('HSET', runs, newRuns)
 add('HSET', errors, reasons)
+add('ZADD', doing, stamps)
 add('ZADD', todo, toTodo)
+add('ZADD', suspects, toSuspects)
 add('ZADD', dead, toDead)
 add('ZADD', cancelled, toCancelled)
-local trimDone = outlived(done, tonumber(ARGV[2]), tonumber(ARGV[3]), now)
-local trimCancelled = outlived(cancelled, tonumber(ARGV[2]), tonumber(ARGV[3]), now)
-local trimDead = outlived(dead, tonumber(ARGV[4]), tonumber(ARGV[5]), now)
+local trimDone = outlived(done, tonumber(ARGV[4]), tonumber(ARGV[5]), now)
+local trimCancelled = outlived(cancelled, tonumber(ARGV[4]), tonumber(ARGV[5]), now)
+local trimDead = outlived(dead, tonumber(ARGV[6]), tonumber(ARGV[7]), now)
 local lapsed = call('ZRANGE', awaited, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, 1000)
 local silent = call('ZRANGE', waiting, '-inf', whole(now - 60000), 'BYSCORE', 'LIMIT', 0, 1000)
-local missing = call('HLEN', jobs) + #ids
-for _, state in ipairs({ scheduled, todo, doing, parked, done, dead, cancelled }) do missing = missing - call('ZCARD', state) end
+local past = live[windows] and call('ZRANGE', windows, '-inf', stamp, 'BYSCORE', 'LIMIT', 0, 1000) or {}
+local missing = call('HLEN', jobs) + #ids + #late - total()
+local most = tonumber(ARGV[8])
+local claimable = (#toTodo + #toSuspects) / 2
+if most > 0 then claimable = math.min(call('ZCARD', todo) + call('ZCARD', suspects), most - call('ZCARD', doing) + #ids) end
 
+call('HSET', meta, 'reaped', stamp, 'grace', whole(grace))
+mind(back, true)
 tell(over, wanted(over, now))
+for set, list in pairs(shut) do drop('ZREM', set, list) end
 drop('ZREM', doing, ids)
 drop('HDEL', workers, freed)
+drop('HDEL', probes, gaveUp)
 drop('ZREM', cancels, ids)
+close(over, false)
+drop('ZREM', deadlines, expired)
 trim(done, trimDone)
 trim(cancelled, trimCancelled)
 trim(dead, trimDead)
 for _, list in ipairs({ trimDone, trimCancelled, trimDead }) do erase(list) end
 drop('ZREM', awaited, lapsed)
-if #toTodo > 0 and not paused then
-  wake(#toTodo / 2)
+drop('HDEL', locks, past)
+drop('ZREM', windows, past)
+if #ids > 0 and not paused then
+  wake(claimable)
 else
   drop('ZREM', waiting, silent) -- processes that died while they waited
 end
 
 local next = -1
 if #after > 0 then next = math.max(0, tonumber(after[2]) - now + 1) end
-if #trimDone >= 1000 or #trimCancelled >= 1000 or #trimDead >= 1000 or #lapsed >= 1000 then next = 0 end
-return { 0, next, { #trimDone, #trimDead, #trimCancelled }, missing, report }
+if #ids == 0 and now < grace then next = math.max(next, grace - now) end
+for _, list in ipairs({ trimDone, trimCancelled, trimDead, lapsed, expired, past, far }) do
+  if #list >= 1000 then next = 0 end
+end
+return { 0, next, { #trimDone, #trimDead, #trimCancelled }, missing, report, late }

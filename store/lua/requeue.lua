@@ -1,24 +1,42 @@
--- Makes a job that has ended todo again: attempts and crashes from zero, a new place, the end's traces removed.
+-- Makes jobs that have ended todo again: attempts and crashes from zero, a new place, no deadline, the end's traces removed, the
+-- key of uniqueness taken again.
 -- KEYS: the instance's.
--- ARGV: id; 10 - priority.
--- Returns: 0 and the state that the job was in (0: no such job); only one that was done, dead or cancelled (5 to 7) is requeued.
+-- ARGV: the ids.
+-- Returns: 0; for each id: the state that the job was in (0: no such job) and the id of another that has its key, else nothing.
+--   Only what was done, dead or cancelled (5 to 7), with its key free, is requeued.
 
 local bad = foreign()
 if bad then return bad end
-local id = ARGV[1]
-if not call('HGET', jobs, id) then return { 0, 0 } end
-local state, set = whereabouts(id)
-if not state or state < 5 then return { 0, state or 0 } end
 local paused, now = call('HGET', meta, 'paused'), clock()
-local kept = call('HGET', progress, id)
-add('ZADD', todo, { whole(tonumber(ARGV[2]) * TOP + reserve(1, now)), id })
-drop('ZREM', set, { id })
-if kept then
-  add('HSET', runs, { id, '0 0 0 0 ' .. string.rep('\0', 16) }) -- so that the next claim hands the progress over
-else
-  drop('HDEL', runs, { id })
+local out, places, back, from, newLocks, keys = {}, {}, {}, {}, {}, {}
+for i = 1, #ARGV do
+  local id = ARGV[i]
+  local state, set = whereabouts(id)
+  local known = call('HEXISTS', jobs, id) == 1
+  local owned = known and live[owners] and call('HGET', owners, id)
+  local key = owned and sub(owned, 2)
+  local other = key and state and state >= 5 and (keys[key] or holder(key, id, now))
+  if known and state and state >= 5 and not other then
+    if key then
+      keys[key] = id
+      newLocks[#newLocks + 1] = key
+      newLocks[#newLocks + 1] = sub(owned, 1, 1) .. id
+    end
+    places[#places + 1] = whole(rankOf(id) * TOP + reserve(1, now))
+    places[#places + 1] = id
+    back[#back + 1] = id
+    from[set] = from[set] or {}
+    from[set][#from[set] + 1] = id
+  end
+  out[2 * i - 1] = known and (state or -1) or 0
+  out[2 * i] = other or ''
 end
-drop('HDEL', errors, { id })
-drop('HDEL', results, { id })
-if not paused then wake(1) end
-return { 0, state }
+add('ZADD', todo, places)
+add('HSET', locks, newLocks)
+for set, ids in pairs(from) do drop('ZREM', set, ids) end
+drop('HDEL', runs, back)
+drop('HDEL', errors, back)
+drop('HDEL', results, back)
+drop('ZREM', deadlines, back)
+if not paused then wake(#back) end
+return { 0, out }

@@ -6,15 +6,16 @@
 local bad = foreign()
 if bad then return bad end
 local now, oldest = clock(), nil
-for p = 0, 9 do
-  local first = call('ZRANGE', todo, whole(p * TOP), '(' .. whole((p + 1) * TOP), 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-  if #first > 0 then
-    local since = floor((tonumber(first[2]) - p * TOP) / 256) + EPOCH
-    if not oldest or since < oldest then oldest = since end
+for _, set in ipairs({ todo, suspects }) do
+  for p = 0, 9 do
+    local first = call('ZRANGE', set, whole(p * TOP), '(' .. whole((p + 1) * TOP), 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+    if #first > 0 then
+      local at = since(set, first[2])
+      if not oldest or at < oldest then oldest = at end
+    end
   end
 end
 local counts = {}
-for _, state in ipairs({ scheduled, todo, doing, parked, done, dead, cancelled }) do
-  counts[#counts + 1] = call('ZCARD', state)
-end
+for i = 1, 7 do counts[i] = call('ZCARD', sets[i]) end
+counts[2] = counts[2] + call('ZCARD', suspects)
 return { 0, call('HLEN', jobs), counts, call('HGET', meta, 'paused') and 1 or 0, oldest and math.max(0, now - oldest) or 0 }

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// bulkStep is how many jobs one script changes at most: it keeps Redis busy for a few milliseconds.
+const bulkStep = 200
+
+// RequeueAll requeues the jobs that f selects, in batches, and returns how many. f.State must be one of the ends, or empty for
+// dead ones. Those whose key of uniqueness another job has stay as they are. An error ends it; what was done until then
+// stays done.
+func (s *Store) RequeueAll(ctx context.Context, f Filter) (int, error) {
+	if f.State == "" {
+		f.State = Dead
+	}
+	if !f.State.Terminal() {
+		return 0, invalid("jobs that are %s can't be requeued", f.State)
+	}
+	return s.all(ctx, "requeuing many", f, requeue)
+}
+
+// CancelAll cancels the jobs that f selects, in batches, and returns how many; of the doing ones those that it was requested for.
+// With an empty f.State: all that have not ended.
+func (s *Store) CancelAll(ctx context.Context, f Filter) (int, error) {
+	if f.State.Terminal() {
+		return 0, invalid("jobs that are %s can't be cancelled", f.State)
+	}
+	return s.all(ctx, "cancelling many", f, cancel)
+}
+
+// Purge removes the jobs that f selects, in batches, and returns how many. Those that are doing stay. With an empty f.State: all
+// that have ended.
+func (s *Store) Purge(ctx context.Context, f Filter) (int, error) {
+	if f.State == Doing {
+		return 0, invalid("jobs that are doing can't be removed; cancel them first")
+	}
+	return s.all(ctx, "purging", f, remove)
+}
+
+// all makes a change to all jobs that a filter selects.
+func (s *Store) all(ctx context.Context, op string, f Filter, c change) (int, error) {
+	if f.Cursor != "" || f.Limit != 0 {
+		return 0, invalid("a change of many jobs takes no cursor and no limit")
+	}
+	instances, err := s.selected(ctx, f)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, instance := range instances {
+		for _, set := range setsOf(f.State, c) {
+			m, err := s.sweep(ctx, op, instance, set, f, c)
+			n += m
+			if err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// setsOf returns the numbers of the sets that a change goes through.
+func setsOf(state State, c change) []int {
+	switch {
+	case state == Todo:
+		return []int{2, suspectSet}
+	case state != "":
+		return []int{numberOf(state)}
+	case c.script.op == remove.script.op:
+		return []int{5, 6, 7}
+	}
+	return []int{1, 2, suspectSet, 4, 3}
+}
+
+// sweep makes a change to the jobs of one set: a page of ids is picked, and changed by another script that looks at each again.
+func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filter, c change) (n int, err error) {
+	keys := s.instanceKeys(instance)
+	for more, last, score := true, "", ""; more; {
+		err = s.do(ctx, op, func() error {
+			reply, err := s.run(ctx, scriptSelect, keys, set, bulkStep, last, score, f.age(), f.Error)
+			if err != nil {
+				return err
+			}
+			p := reader{v: reply}
+			more, last, score = p.int() == 1, p.str(), p.str()
+			ids := p.ids()
+			if len(ids) == 0 {
+				return nil
+			}
+			args := make([]any, len(ids))
+			for i := range ids {
+				args[i] = ids[i][:]
+			}
+			if reply, err = s.run(ctx, c.script, keys, args...); err != nil {
+				return err
+			}
+			p = reader{v: reply}
+			for l := p.list(); l.more(); {
+				if c.read(&l) == nil {
+					n++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// selected checks a filter and returns the instances that it speaks of.
+func (s *Store) selected(ctx context.Context, f Filter) ([]string, error) {
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	if f.Instance == "" {
+		return s.Instances(ctx)
+	}
+	return []string{f.Instance}, nil
+}
+
+// DeleteInstance removes an instance with all its jobs. ErrState if jobs are doing, unless force is set: then their leases are
+// lost. A later enqueue makes the instance anew.
+func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool) error {
+	if err := ValidateInstance(instance); err != nil {
+		return err
+	}
+	forced := 0
+	if force {
+		forced = 1
+	}
+	return s.do(ctx, "deleting an instance", func() error {
+		reply, err := s.run(ctx, scriptRemove, s.instanceKeys(instance), forced)
+		if err != nil {
+			return err
+		}
+		p := reader{v: reply}
+		if n := p.int(); n > 0 {
+			return fmt.Errorf("%w: %d jobs of %s are doing", ErrState, n, instance)
+		}
+		s.mu.Lock()
+		delete(s.known, instance)
+		s.mu.Unlock()
+		return s.rdb.SRem(ctx, s.keys.instances(), instance).Err()
+	})
+}
