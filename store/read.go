@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,7 +43,7 @@ func (s *Store) Instances(ctx context.Context) ([]string, error) {
 	var names []string
 	err := s.do(ctx, "listing instances", func() (err error) {
 		names, err = s.rdb.SMembers(ctx, s.keys.instances()).Result()
-		return err
+		return s.named(ctx, err, s.keys.instances(), "set")
 	})
 	slices.Sort(names)
 	return names, err
@@ -88,7 +90,7 @@ func (s *Store) stats(ctx context.Context, instance string) (Stats, error) {
 func (s *Store) find(ctx context.Context, id uuid.UUID) (string, error) {
 	names, err := s.rdb.SMembers(ctx, s.keys.instances()).Result()
 	if err != nil {
-		return "", err
+		return "", s.named(ctx, err, s.keys.instances(), "set")
 	}
 	pipe := s.rdb.Pipeline()
 	asked := make([]*redis.BoolCmd, len(names))
@@ -101,7 +103,12 @@ func (s *Store) find(ctx context.Context, id uuid.UUID) (string, error) {
 			return name, nil
 		}
 	}
-	if failed != nil { // it may be where we could not look
+	for i, name := range names { // it may be where we could not look
+		if err := asked[i].Err(); err != nil {
+			return "", s.named(ctx, err, s.instanceKeys(name)[kJobs], "hash")
+		}
+	}
+	if failed != nil {
 		return "", failed
 	}
 	return "", fmt.Errorf("%w: %s", ErrNotFound, id)
@@ -176,6 +183,7 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 		return Page{}, err
 	}
 	var page Page
+	room := int64(maxPage)
 	for _, instance := range instances {
 		for _, state := range states {
 			if f.State != "" && f.State != state || from.before(instance, state) {
@@ -185,34 +193,37 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 			if from.instance == instance && from.state == state {
 				at = from
 			}
-			for {
-				more, err := s.list(ctx, &at, limit-len(page.Jobs), &page)
-				if err != nil {
-					return Page{}, err
-				}
-				if len(page.Jobs) >= limit {
-					page.Next = at.String() // maybe an empty page follows
-					return page, nil
-				}
-				if !more {
-					break
-				}
+			more, err := s.list(ctx, &at, limit, &room, &page)
+			if err != nil {
+				return Page{}, err
+			}
+			if more || len(page.Jobs) >= limit {
+				page.Next = at.String() // maybe an empty page follows
+				return page, nil
 			}
 		}
 	}
 	return page, nil
 }
 
-// list adds to the page what follows the cursor in its state, and moves the cursor on.
-func (s *Store) list(ctx context.Context, at *cursor, limit int, page *Page) (more bool, err error) {
+// maxPage is how many bytes a page may have, unless its first job has more.
+const maxPage = 1 << 20
+
+// list fills the page up with what follows the cursor in its state, and moves the cursor on. There is more when the page is
+// full.
+func (s *Store) list(ctx context.Context, at *cursor, limit int, room *int64, page *Page) (more bool, err error) {
 	err = s.do(ctx, "listing", func() error {
-		number := slices.Index(states, at.state) + 1
-		reply, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), number, limit, at.id, at.score)
+		number, first := slices.Index(states, at.state)+1, 0
+		if len(page.Jobs) == 0 {
+			first = 1
+		}
+		reply, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), number, limit-len(page.Jobs), at.id, at.score, *room, first)
 		if err != nil {
 			return err
 		}
 		p := reader{v: reply}
 		more = p.int() == 1
+		*room = p.int()
 		for l := p.list(); l.more(); {
 			at.id, at.score = l.str(), l.str()
 			var id uuid.UUID
@@ -241,7 +252,10 @@ func parseCursor(s string) (cursor, error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	f := strings.SplitN(string(b), " ", 4)
-	if err != nil || len(f) != 4 || !slices.Contains(states, State(f[1])) {
+	if err != nil || len(f) != 4 || ValidateInstance(f[0]) != nil || !slices.Contains(states, State(f[1])) {
+		return cursor{}, invalid("not a cursor: %.40q", s)
+	}
+	if n, err := strconv.ParseFloat(f[2], 64); (err != nil || math.IsNaN(n) || len(f[3]) != idLen) && f[2]+f[3] != "" {
 		return cursor{}, invalid("not a cursor: %.40q", s)
 	}
 	return cursor{f[0], State(f[1]), f[3], f[2]}, nil

@@ -2,9 +2,9 @@
 -- latest to end on.
 -- KEYS: the instance's.
 -- ARGV: the state's number (scheduled 1 ... cancelled 7); how many at most; id and score of the last job of the page before, or
---   '' and ''.
--- Returns: 0; 1 if there may be more, else 0; for each job: id, score, record, run, error, progress, result. It ends when
---   it has 1 MiB. If the last job of the page before has left the state meanwhile, those of its score come again.
+--   '' and ''; how many bytes the jobs may have; 1 if the first may have more, else 0.
+-- Returns: 0; 1 if there may be more, else 0; how many bytes are left; for each job: id, score, record, run, error, progress,
+--   result. If the last job of the page before has left the state meanwhile, those of its score come again.
 
 local bad = foreign()
 if bad then return bad end
@@ -23,16 +23,19 @@ if last ~= '' then
   end
 end
 local page = call(backwards and 'ZREVRANGE' or 'ZRANGE', set, from, from + limit - 1, 'WITHSCORES')
-local out, bytes, i = {}, 0, 1
-while i < #page and bytes < 1048576 do
+local out, room, i, full = {}, tonumber(ARGV[5]), 1, false
+while i < #page and not full do
   local id = page[i]
   local job = { id, page[i + 1], call('HGET', jobs, id), call('HGET', runs, id), call('HGET', errors, id),
     call('HGET', progress, id), call('HGET', results, id) }
-  for k = 1, 7 do
-    out[#out + 1] = job[k]
-    bytes = bytes + (job[k] and #job[k] or 0)
+  local bytes = 0
+  for k = 1, 7 do bytes = bytes + (job[k] and #job[k] or 0) end
+  full = bytes > room and not (i == 1 and ARGV[6] == '1')
+  if not full then
+    for k = 1, 7 do out[#out + 1] = job[k] end
+    room = math.max(0, room - bytes)
+    i = i + 2
   end
-  i = i + 2
 end
-local more = (i < #page or #page == 2 * limit) and 1 or 0
-return { 0, more, out }
+local more = (full or #page == 2 * limit) and 1 or 0
+return { 0, more, room, out }
