@@ -18,7 +18,7 @@ import (
 // apart. Where -rapid.checks and -rapid.steps are not given a run is short; -rapid.checks=5000 is a thorough one.
 
 func TestStoreDoesWhatTheModelDoesOnTheEmbeddedServer(t *testing.T) {
-	effort(t, 40, 50)
+	effort(t, 30, 50)
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			st, err := store.OpenEmbedded(store.Options{Prefix: "model"})
@@ -38,7 +38,7 @@ func TestStoreDoesWhatTheModelDoesOnTheEmbeddedServer(t *testing.T) {
 }
 
 func TestStoreDoesWhatTheModelDoesOnRedis(t *testing.T) {
-	effort(t, 60, 60)
+	effort(t, 60, 50)
 	server := redistest.Shared(t)
 	client := server.Client(t)
 	prefix, n := redistest.Prefix(t), 0

@@ -41,7 +41,8 @@ func (r *Runtime) Leave(ctx context.Context, p Process) error {
 			_, err := r.s.run(ctx, scriptLeave, r.s.instanceKeys(instance), r.s.keys.process(p.ID))
 			errs = append(errs, err)
 		}
-		errs = append(errs, r.s.rdb.ZRem(ctx, r.s.keys.processes(), about).Err())
+		err := r.s.rdb.ZRem(ctx, r.s.keys.processes(), about).Err()
+		errs = append(errs, r.s.named(ctx, err, r.s.keys.processes(), "zset"))
 		return errors.Join(errs...)
 	})
 }
@@ -98,7 +99,7 @@ func (s *Store) workers(ctx context.Context, instance string) ([]Worker, error) 
 	for next := uint64(0); ; {
 		pairs, after, err := s.rdb.HScan(ctx, keys[kWorkers], next, "", MaxCall).Result()
 		if err != nil {
-			return nil, err
+			return nil, s.named(ctx, err, keys[kWorkers], "hash")
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			if token := pairs[i+1]; len(token) == tokenLen && len(pairs[i]) == idLen {
@@ -130,7 +131,7 @@ func (s *Store) since(ctx context.Context, keys []string, all []Worker) error {
 		}
 		runs, err := s.rdb.HMGet(ctx, keys[kRuns], ids...).Result()
 		if err != nil {
-			return err
+			return s.named(ctx, err, keys[kRuns], "hash")
 		}
 		for i := range some {
 			if text, ok := runs[i].(string); ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ func (s *Store) Instances(ctx context.Context) ([]string, error) {
 	var names []string
 	err := s.do(ctx, "listing instances", func() (err error) {
 		names, err = s.rdb.SMembers(ctx, s.keys.instances()).Result()
-		return err
+		return s.named(ctx, err, s.keys.instances(), "set")
 	})
 	slices.Sort(names)
 	return names, err
@@ -93,7 +94,7 @@ func (s *Store) stats(ctx context.Context, instance string) (Stats, error) {
 func (s *Store) find(ctx context.Context, id uuid.UUID) (string, error) {
 	names, err := s.rdb.SMembers(ctx, s.keys.instances()).Result()
 	if err != nil {
-		return "", err
+		return "", s.named(ctx, err, s.keys.instances(), "set")
 	}
 	pipe := s.rdb.Pipeline()
 	asked := make([]*redis.BoolCmd, len(names))
@@ -106,7 +107,12 @@ func (s *Store) find(ctx context.Context, id uuid.UUID) (string, error) {
 			return name, nil
 		}
 	}
-	if failed != nil { // it may be where we could not look
+	for i, name := range names { // it may be where we could not look
+		if err := asked[i].Err(); err != nil {
+			return "", s.named(ctx, err, s.instanceKeys(name)[kJobs], "hash")
+		}
+	}
+	if failed != nil {
 		return "", failed
 	}
 	return "", fmt.Errorf("%w: %s", ErrNotFound, id)
@@ -166,6 +172,7 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 		return Page{}, err
 	}
 	var page Page
+	room := int64(maxPage)
 	for _, instance := range instances {
 		for place, set := range listed {
 			if f.State != "" && f.State != stateAt(int64(set)) || from.before(instance, place) {
@@ -176,10 +183,11 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 				at = from
 			}
 			for more := true; more; {
-				if more, err = s.list(ctx, f, &at, limit-len(page.Jobs), &page); err != nil {
+				var full bool
+				if more, full, err = s.list(ctx, f, &at, limit-len(page.Jobs), &room, &page); err != nil {
 					return Page{}, err
 				}
-				if len(page.Jobs) >= limit {
+				if full || len(page.Jobs) >= limit {
 					page.Next = at.String() // maybe an empty page follows
 					return page, nil
 				}
@@ -231,16 +239,24 @@ func (f Filter) age() int64 {
 	return f.OlderThan.Milliseconds()
 }
 
-// list adds to the page what follows the cursor in its set, and moves the cursor on.
-func (s *Store) list(ctx context.Context, f Filter, at *cursor, limit int, page *Page) (more bool, err error) {
+// maxPage is how many bytes a page may have, unless its first job has more.
+const maxPage = 1 << 20
+
+// list fills the page up with what follows the cursor in its set, and moves the cursor on.
+func (s *Store) list(ctx context.Context, f Filter, at *cursor, limit int, room *int64, page *Page) (more, full bool, err error) {
 	err = s.do(ctx, "listing", func() error {
-		set := listed[at.place]
-		reply, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), set, limit, at.id, at.score, f.age(), f.Error)
+		set, first := listed[at.place], 0
+		if len(page.Jobs) == 0 {
+			first = 1
+		}
+		reply, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), set, limit, at.id, at.score, *room, first, f.age(), f.Error)
 		if err != nil {
 			return err
 		}
 		p := reader{v: reply}
-		more = p.int() == 1
+		left := p.int()
+		more, full = left > 0, left == 2
+		*room = p.int()
 		at.id, at.score = p.str(), p.str()
 		for l := p.list(); l.more(); {
 			var id uuid.UUID
@@ -249,7 +265,7 @@ func (s *Store) list(ctx context.Context, f Filter, at *cursor, limit int, page 
 		}
 		return nil
 	})
-	return more, err
+	return more, full, err
 }
 
 // cursor is the last job that was looked at for a page.
@@ -270,7 +286,10 @@ func parseCursor(s string) (cursor, error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	f := strings.SplitN(string(b), " ", 4)
-	if err != nil || len(f) != 4 {
+	if err != nil || len(f) != 4 || ValidateInstance(f[0]) != nil {
+		return cursor{}, invalid("not a cursor: %.40q", s)
+	}
+	if n, err := strconv.ParseFloat(f[2], 64); (err != nil || math.IsNaN(n) || len(f[3]) != idLen) && f[2]+f[3] != "" {
 		return cursor{}, invalid("not a cursor: %.40q", s)
 	}
 	place, err := strconv.Atoi(f[1])

@@ -78,6 +78,18 @@ func (s *Store) do(ctx context.Context, op string, f func() error) error {
 	return err
 }
 
+// named turns the WRONGTYPE that a plain command met into the error that names the key. The scripts do that by themselves.
+func (s *Store) named(ctx context.Context, err error, key, want string) error {
+	if !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return err
+	}
+	kind, unknown := s.rdb.Type(ctx, key).Result()
+	if unknown != nil {
+		return err
+	}
+	return &KeyError{Key: key, Type: kind, Want: want}
+}
+
 // check makes sure, once, that the server can serve: its version, and the format of what it holds.
 func (s *Store) check(ctx context.Context) error {
 	s.mu.Lock()
@@ -148,7 +160,7 @@ func (s *Store) announce(ctx context.Context, instance string, again bool) error
 		return nil
 	}
 	if err := s.rdb.SAdd(ctx, s.keys.instances(), instance).Err(); err != nil {
-		return fmt.Errorf("announcing %s: %w", instance, err)
+		return fmt.Errorf("announcing %s: %w", instance, s.named(ctx, err, s.keys.instances(), "set"))
 	}
 	s.mu.Lock()
 	s.known[instance] = struct{}{}

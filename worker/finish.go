@@ -22,6 +22,7 @@ type lane struct {
 	store.Lane
 	finishes []store.Finish
 	claims   []uuid.UUID
+	hope     chan struct{} // there is a reason to try again now
 }
 
 // flush makes one request of the turns and repeats it until it is answered: what became of it is not known before, and the lane
@@ -34,6 +35,10 @@ func (p *pool) flush(n int, turns []turn) {
 		p.settle(turns, x, store.Exchanged{}, time.Now())
 		return
 	}
+	select {
+	case <-l.hope: // it is of before
+	default:
+	}
 	sent := time.Now() // a repetition may bring what the first one claimed
 	for failures := 1; ; failures++ {
 		got, err := p.run.rt.Exchange(p.run.io, &l.Lane, p.terms, x)
@@ -43,7 +48,10 @@ func (p *pool) flush(n int, turns []turn) {
 			break
 		}
 		p.run.outages.Failed(name, err)
-		if !p.again(failures, x) {
+		if p.pause(l, failures) {
+			failures = 0
+		}
+		if p.hopeless(x) {
 			l.Abandon()
 			p.giveUp(turns, x)
 			break
@@ -76,29 +84,41 @@ func (p *pool) request(l *lane, turns []turn) store.Exchange {
 	return store.Exchange{Finishes: l.finishes, Claims: l.claims, Wait: claiming}
 }
 
-// again pauses after a failed request. It returns false when the request is to be given up.
-func (p *pool) again(failures int, x store.Exchange) bool {
-	timer := time.NewTimer(loop.Pause(failures, loop.MaxPause))
+// pause waits before a failed request is repeated. It returns true when there is reason to believe that it will be answered now.
+func (p *pool) pause(l *lane, failures int) bool {
+	limit, stopping := loop.MaxPause, p.stopping
+	if isClosed(p.stopping) {
+		limit, stopping = stopPause, nil
+	}
+	timer := time.NewTimer(loop.Pause(failures, limit))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+	case <-stopping: // from now on there is a hurry
 	case <-p.run.io.Done():
-		return false
-	case <-p.stopping:
+	case <-l.hope:
+		return true
+	}
+	return false
+}
+
+// hopeless says whether it is time to give a failed request up.
+func (p *pool) hopeless(x store.Exchange) bool {
+	if p.run.io.Err() != nil {
+		return true
 	}
 	p.mu.Lock()
-	stopped := p.stopped
-	p.mu.Unlock()
-	if len(x.Finishes) == 0 && time.Since(stopped) > stopAsk {
-		return false
-	}
-	timer.Reset(loop.Pause(failures, stopPause))
-	select {
-	case <-timer.C:
-		return true
-	case <-p.run.io.Done():
-		return false
+	defer p.mu.Unlock()
+	return !p.stopped.IsZero() && len(x.Finishes) == 0 && time.Since(p.stopped) > stopAsk
+}
+
+// hope makes requests that wait for their repetition try again now.
+func (p *pool) hope() {
+	for i := range p.lanes {
+		select {
+		case p.lanes[i].hope <- struct{}{}:
+		default: // one is noted already
+		}
 	}
 }
 

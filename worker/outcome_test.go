@@ -15,7 +15,10 @@ import (
 	"github.com/stint-go/stint/worker"
 )
 
-var errBoom = errors.New("boom")
+var (
+	errBoom  = errors.New("boom")
+	limitOne = retry.Limit(1, nil)
+)
 
 // outcome is what one attempt with a given handler leads to.
 type outcome struct {
@@ -168,7 +171,7 @@ func TestATimeoutEndsTheContextAndIsRetried(t *testing.T) {
 		}, worker.Timeout(1500*time.Millisecond))
 		r.start()
 		id := r.enqueue("x", nil)
-		time.Sleep(1600 * time.Millisecond)
+		settle(1600 * time.Millisecond)
 		r.stopWell()
 		if left != 1500*time.Millisecond || ctxErr != context.DeadlineExceeded || cause != worker.ErrTimeout {
 			t.Errorf("deadline in %v, error %v, cause %v", left, ctxErr, cause)
@@ -187,12 +190,12 @@ func TestAHandlerWithoutTimeoutHasNoDeadline(t *testing.T) {
 			if d, ok := ctx.Deadline(); ok {
 				t.Errorf("deadline %v", d)
 			}
-			time.Sleep(2 * time.Hour)
+			time.Sleep(40 * time.Minute)
 			return ctx.Err()
 		}, worker.Timeout(0))
 		r.start()
 		id := r.enqueue("x", nil)
-		time.Sleep(3 * time.Hour)
+		settle(41 * time.Minute)
 		r.stopWell()
 		if e := of[worker.JobFinished](r.events); len(e) != 1 || e[0].State != store.Done || e[0].Job != id {
 			t.Errorf("events %+v, want the job done", e)
@@ -254,13 +257,13 @@ func TestACancelThatNobodyHeardComesWithTheHeartbeat(t *testing.T) {
 		})
 		r.start()
 		id := r.enqueue("x", nil)
-		time.Sleep(1100 * time.Millisecond)
+		settle(1100 * time.Millisecond)
 		r.deafen(func() {
 			if err := r.st.Cancel(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
 		})
-		time.Sleep(time.Second)
+		settle(time.Second)
 		if cause != worker.ErrCancelled {
 			t.Errorf("cause %v after a heartbeat, want ErrCancelled", cause)
 		}
@@ -294,7 +297,7 @@ func TestAPolicysNegativeDelayIsNone(t *testing.T) {
 		}, worker.Retry(negative{}))
 		r.start()
 		id := r.enqueue("x", nil)
-		time.Sleep(10 * time.Millisecond)
+		settle(10 * time.Millisecond)
 		r.wantState(id, store.Done, 2, "boom")
 		r.stopWell()
 	})

@@ -79,6 +79,9 @@ func newPool(run *process, reg *registration) *pool {
 		drained:  make(chan struct{}),
 	}
 	p.terms.Process = run.about.ID
+	for i := range p.lanes {
+		p.lanes[i].hope = make(chan struct{}, 1)
+	}
 	// With at most half of the slots in a request, one half works while the other one's request is on its way.
 	half := min((reg.concurrency+1)/2, store.MaxCall)
 	p.turns = batch.New(lanes, max(half, minLook), maxCall, turn.weight, p.flush)

@@ -80,8 +80,14 @@ func (r *rig) listen(cfg worker.Config) {
 func (r *rig) start() {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), rigKey{}, "a value of Run's context"))
 	r.stop, r.ran = cancel, make(chan error, 1)
-	go func() { r.ran <- r.sup.Run(ctx) }()
-	r.t.Cleanup(cancel)
+	go func() {
+		r.ran <- r.sup.Run(ctx)
+		close(r.ran)
+	}()
+	r.t.Cleanup(func() {
+		cancel()
+		<-r.ran // in case that the test has failed before it waited
+	})
 }
 
 type rigKey struct{}
@@ -164,6 +170,20 @@ func (r *rig) wantState(id uuid.UUID, state store.State, attempt int, lastError 
 	}
 }
 
+// theID is a job's or a worker's that a test names itself.
+var theID = uuid.MustParse("0195f3c4-7f2a-7b1e-9a55-1f6c3f1f0a01")
+
+// wantStateNow asks past the rig's latency.
+func (r *rig) wantStateNow(id uuid.UUID, state store.State) {
+	r.t.Helper()
+	hooked := r.st.Runtime().Client().(*redis.Client)
+	raw := redis.NewClient(hooked.Options())
+	defer raw.Close()
+	if n, err := raw.ZScore(context.Background(), "stint:{x}:"+string(state), string(id[:])).Result(); err != nil {
+		r.t.Errorf("the job is not %s: %v %v", state, n, err)
+	}
+}
+
 func (r *rig) stats(instance string) store.Stats {
 	r.t.Helper()
 	all, err := r.st.Stats(context.Background())
@@ -189,6 +209,25 @@ func (r *rig) deafen(f func()) {
 		}
 	}
 	f()
+}
+
+// latency makes each command's reply arrive late.
+func (r *rig) latency(d time.Duration) {
+	r.st.Runtime().Client().(*redis.Client).AddHook(slow(d))
+}
+
+type slow time.Duration
+
+func (s slow) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		time.Sleep(time.Duration(s))
+		return err
+	}
+}
+func (s slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // eventLog keeps events in their order.
@@ -249,4 +288,10 @@ func (l *lines) count(text string) int {
 		}
 	}
 	return n
+}
+
+// settle lets time pass and everything come to rest. What handlers wrote can be read then.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }

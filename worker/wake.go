@@ -74,7 +74,7 @@ func (r *process) listen() *loop.Loop {
 		Name:    loop.Name{Loop: "subscription"},
 		Outages: &r.outages,
 		Pass: func(context.Context) (time.Duration, error) {
-			m, err := sub.Receive(time.Second)
+			m, err := sub.Receive(poll)
 			if err != nil && r.hearing.Swap(false) {
 				// From now on we look more often. The connection is being made anew already: to read from it at once loses
 				// nothing, and if it works this was no outage.
@@ -94,9 +94,12 @@ func (r *process) listen() *loop.Loop {
 // heed does what a message asks for.
 func (r *process) heed(m store.Message) {
 	switch m.Kind {
-	case store.Subscribed: // whatever was said before is lost
+	case store.Subscribed: // whatever was said before is lost; and Redis is there
 		r.hearing.Store(true)
 		r.wakeAll()
+		for _, p := range r.pools {
+			p.hope()
+		}
 	case store.Wake:
 		if p := r.byInstance[m.Instance]; p != nil {
 			p.wake()

@@ -208,33 +208,6 @@ func manyExpiredAtOnceAreTrimmedInBoundedCalls(t *testing.T, e *Env) {
 	}
 }
 
-// hear receives what comes on a subscription until what is wanted, in at most ten seconds.
-func hear(t *testing.T, sub *store.Subscription, want store.MessageKind) store.Message {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		m, err := sub.Receive(100 * time.Millisecond)
-		if err != nil {
-			t.Fatalf("receiving: %v", err)
-		}
-		if m.Kind == want {
-			return m
-		}
-	}
-	t.Fatalf("no message of kind %v", want)
-	return store.Message{}
-}
-
-// listen subscribes and waits until that is in force.
-func (e *Env) listen(t *testing.T, channels ...string) *store.Subscription {
-	t.Helper()
-	sub := e.Runtime.Subscribe(channels...)
-	t.Cleanup(func() { _ = sub.Close() })
-	for range channels {
-		hear(t, sub, store.Subscribed)
-	}
-	return sub
-}
-
 func anAwaitedJobStaysAMinuteAndIsAnnounced(t *testing.T, e *Env) {
 	terms := e.Terms()
 	terms.Done, terms.Dead = store.Retention{}, store.Retention{}
@@ -247,7 +220,7 @@ func anAwaitedJobStaysAMinuteAndIsAnnounced(t *testing.T, e *Env) {
 			t.Errorf("awaiting: %q, %v; want doing", s, err)
 		}
 		e.finishAll(t, terms, v, held...)
-		if m := hear(t, sub, store.Ended); m.Job != id {
+		if m := sub.hear(t, store.Ended); m.Job != id {
 			t.Errorf("the end of %s was announced, want %s", m.Job, id)
 		}
 		reap := func() {
@@ -302,7 +275,7 @@ func anAwaitedJobIsAnnouncedHoweverItEnds(t *testing.T, e *Env) {
 			t.Fatal(err)
 		}
 		end(id)
-		if m := hear(t, sub, store.Ended); m.Job != id {
+		if m := sub.hear(t, store.Ended); m.Job != id {
 			t.Errorf("%s: the end of %s was announced, want %s", name, m.Job, id)
 		}
 	}

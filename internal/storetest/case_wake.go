@@ -11,7 +11,7 @@ import (
 
 // Waking without polling and without a herd.
 func wakeCases() []Case {
-	return named(anEnqueueOfNWakesAtMostNWaiters, aDeadWaiterIsPassedOver, anEarlierDueTimeWakesOne,
+	return named(anEnqueueOfNWakesAtMostNWaiters, aDeadWaiterIsPassedOver, anEarlierDueTimeWakesOne, aRetryThatIsDueFirstWakesOne,
 		aPausedInstanceWakesNobodyAndResumeDoes, whateverMakesJobsClaimableWakes, aProcessThatLeavesPassesItsWakeUpOn,
 		aClaimThatComesBackFullDoesNotWait, aProcessThatReleasesWhilePausedIsWokenByResume, aNewlyWaitingProcessIsWokenOnlyByNewWork,
 		processesThatDiedWaitingAreForgotten)
@@ -20,7 +20,7 @@ func wakeCases() []Case {
 // waiter is a process that has asked for work in vain and listens.
 type waiter struct {
 	process uuid.UUID
-	sub     *store.Subscription
+	ear     *ear
 }
 
 // ask lets a process claim for one worker; the claim is to come back empty, so that it waits.
@@ -44,27 +44,13 @@ func (e *Env) waiters(t *testing.T, n int) []*waiter {
 	return all
 }
 
-// messages returns what a waiter has been told up to now: a last word is said to it and it listens until that.
+// messages returns what a waiter has been told up to now: a last word is said to it and awaited.
 func (e *Env) messages(t *testing.T, w *waiter) []store.Message {
 	t.Helper()
-	channel := e.Runtime.ProcessChannel(w.process)
-	if err := e.Raw.Publish(t.Context(), channel, "end").Err(); err != nil {
+	if err := e.Raw.Publish(t.Context(), e.Runtime.ProcessChannel(w.process), "end").Err(); err != nil {
 		t.Fatal(err)
 	}
-	var all []store.Message
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		m, err := w.sub.Receive(100 * time.Millisecond)
-		if err != nil {
-			t.Fatalf("receiving: %v", err)
-		}
-		if m.Kind != store.Nothing {
-			all = append(all, m)
-		} else if m.Channel != "" {
-			return all
-		}
-	}
-	t.Fatal("the last word was not heard")
-	return nil
+	return w.ear.until(t, func(m store.Message) bool { return m.Kind == store.Nothing })
 }
 
 // wantWoken fails the test unless exactly those were woken, each once.
@@ -124,23 +110,28 @@ func anEarlierDueTimeWakesOne(t *testing.T, e *Env) {
 	e.wantWoken(t, "a later one", all)
 	e.Enqueue(t, store.NewJob{Delay: time.Minute}, store.NewJob{Delay: time.Second})
 	e.wantWoken(t, "two earlier ones", all, 1)
+}
 
-	// The same when a retry is the next to be due, and who asks for it may be busy then.
-	other := e.waiters(t, 1)
-	terms := e.Terms()
-	terms.Instance = instance
+// The process that retried asks for its due time, but it may be busy then.
+func aRetryThatIsDueFirstWakesOne(t *testing.T, e *Env) {
 	e.Add(t, 2)
-	e.wantWoken(t, "2 jobs", append(all, other...), 2, 3)
-	last := e.listeners(t, 1)
-	held := e.claimOne(t)
-	e.put(t, "ZADD", e.Key(instance, "waiting"), e.Now(t).UnixMilli(), e.Runtime.ProcessChannel(last[0].process))
-	out := e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: held, Verb: store.Retry, Delay: time.Millisecond}}, Claims: []uuid.UUID{held.Worker()}})
-	if len(out.Leases) != 1 {
-		t.Fatalf("claimed %d jobs, want the second", len(out.Leases))
+	l := e.claimOne(t)
+	w := e.listeners(t, 1)
+	retry := func(delay time.Duration) {
+		t.Helper()
+		e.put(t, "ZADD", e.Key(instance, "waiting"), e.Now(t).UnixMilli(), e.Runtime.ProcessChannel(w[0].process))
+		x := store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Retry, Delay: delay}}, Claims: []uuid.UUID{l.Worker()}}
+		out := e.Exchange(t, e.Terms(), x)
+		if len(out.Leases) != 1 {
+			t.Fatalf("claimed %d jobs, want 1", len(out.Leases))
+		}
+		l = out.Leases[0]
 	}
-	if n := len(e.messages(t, other[0])) + len(e.messages(t, last[0])); n != 1 {
-		t.Errorf("a retry that is due first woke %d, want 1", n)
-	}
+	retry(time.Minute)
+	e.wantWoken(t, "a retry that is due first", w, 0)
+	e.put(t, "ZADD", e.Key(instance, "todo"), 1, e.hiddenJob(t))
+	retry(time.Hour)
+	e.wantWoken(t, "a retry that is due later", w)
 }
 
 // listeners returns n processes that listen but have not asked for work.
@@ -236,9 +227,10 @@ func aClaimThatComesBackFullDoesNotWait(t *testing.T, e *Env) {
 
 	// Nor does one that waited before, and was busy by the time of the job.
 	e.claimOne(t)
+	id := e.hiddenJob(t)
 	e.ask(t, all[1].process)
 	e.ask(t, all[0].process)
-	e.put(t, "ZADD", e.Key(instance, "todo"), "1", e.hiddenJob(t)) // without a word to anybody
+	e.put(t, "ZADD", e.Key(instance, "todo"), "1", id) // without a word to anybody
 	if got := e.Exchange(t, terms, store.Exchange{Claims: workers(1), Wait: true}).Leases; len(got) != 1 {
 		t.Fatalf("claimed %d jobs, want 1", len(got))
 	}

@@ -42,7 +42,8 @@ type Case struct {
 func Cases() []Case {
 	return slices.Concat(stateCases(), placeCases(), attemptCases(), fenceCases(), finishCases(), boundCases(), laneCases(),
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
-		wakeCases(), cancelCases(), adminCases(), listCases())
+		wakeCases(), cancelCases(), adminCases(), listCases(),
+		invalidCases(), brokenCases(), foreignCases())
 }
 
 // named makes cases of functions and calls them what they are called.

@@ -30,9 +30,8 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		"heartbeat": on(m.heartbeat),
 		"reap":      on(m.reap), "reap more": on(m.reap),
 		"cancel": on(m.cancel), "requeue": on(m.requeue), "delete": on(m.delete), "await": on(m.await),
-		"pause": on(m.pause), "resume": on(m.resume), "resume too": on(m.resume),
-		"vandalise": on(m.vandalise),
-		"sleep":     m.sleep, "sleep more": m.sleep,
+		"pause": on(m.pause), "vandalise": on(m.vandalise),
+		"sleep": m.sleep, "sleep more": m.sleep,
 	}
 }
 
@@ -308,28 +307,45 @@ func (m *machine) reap(t *rapid.T, d *driven) {
 	}, func(md *model, now int64) string { return md.reap(now) })
 }
 
+// drawID draws a job, mostly one in the states where the operation has an effect.
+func (d *driven) drawID(t *rapid.T, good func(*modelJob) bool) uuid.UUID {
+	var some []uuid.UUID
+	for _, id := range d.ids {
+		if j := d.model.known(id); j != nil && good(j) {
+			some = append(some, id)
+		}
+	}
+	if len(some) == 0 || rapid.IntRange(0, 3).Draw(t, "any job") == 3 {
+		some = d.ids
+	}
+	return rapid.SampledFrom(some).Draw(t, "job")
+}
+
+func doing(j *modelJob) bool  { return j.state == store.Doing }
+func ended(j *modelJob) bool  { return j.state.Terminal() }
+func living(j *modelJob) bool { return !j.state.Terminal() }
+
 // admin does something to one job.
-func (m *machine) admin(t *rapid.T, d *driven, what string, call func(uuid.UUID) error, expect func(*model, int64, uuid.UUID) string) {
-	id := rapid.SampledFrom(d.ids).Draw(t, "job")
+func (m *machine) admin(t *rapid.T, d *driven, what string, id uuid.UUID, call func(uuid.UUID) error, expect func(*model, int64, uuid.UUID) string) {
 	m.step(t, d, what+" "+short(id), func() string { return nameOf(t, call(id)) },
 		func(md *model, now int64) string { return expect(md, now, id) })
 }
 
 func (m *machine) cancel(t *rapid.T, d *driven) {
-	m.admin(t, d, "cancel", func(id uuid.UUID) error { return m.rig.Store.Cancel(m.ctx, id) }, (*model).cancel)
+	m.admin(t, d, "cancel", d.drawID(t, doing), func(id uuid.UUID) error { return m.rig.Store.Cancel(m.ctx, id) }, (*model).cancel)
 }
 
 func (m *machine) requeue(t *rapid.T, d *driven) {
-	m.admin(t, d, "requeue", func(id uuid.UUID) error { return m.rig.Store.Requeue(m.ctx, id, store.RequeueMode{}) }, (*model).requeue)
+	m.admin(t, d, "requeue", d.drawID(t, ended), func(id uuid.UUID) error { return m.rig.Store.Requeue(m.ctx, id, store.RequeueMode{}) }, (*model).requeue)
 }
 
 func (m *machine) delete(t *rapid.T, d *driven) {
-	m.admin(t, d, "delete", func(id uuid.UUID) error { return m.rig.Store.Delete(m.ctx, id) },
+	m.admin(t, d, "delete", d.drawID(t, ended), func(id uuid.UUID) error { return m.rig.Store.Delete(m.ctx, id) },
 		func(md *model, _ int64, id uuid.UUID) string { return md.delete(id) })
 }
 
 func (m *machine) await(t *rapid.T, d *driven) {
-	id := rapid.SampledFrom(d.ids).Draw(t, "job")
+	id := d.drawID(t, living)
 	m.step(t, d, "await "+short(id), func() string {
 		state, err := m.rt.Await(m.ctx, d.model.name, id)
 		if err != nil {
@@ -339,19 +355,20 @@ func (m *machine) await(t *rapid.T, d *driven) {
 	}, func(md *model, now int64) string { return md.await(now, id) })
 }
 
+// pause pauses, more rarely than it resumes.
 func (m *machine) pause(t *rapid.T, d *driven) {
-	m.step(t, d, "pause", func() string { return nameOf(t, m.rig.Store.Pause(m.ctx, d.model.name)) },
-		func(md *model, _ int64) string { md.paused = true; return "ok" })
-}
-
-func (m *machine) resume(t *rapid.T, d *driven) {
-	m.step(t, d, "resume", func() string { return nameOf(t, m.rig.Store.Resume(m.ctx, d.model.name)) },
-		func(md *model, _ int64) string { md.paused = false; return "ok" })
+	on := !d.model.paused && rapid.IntRange(0, 3).Draw(t, "pause") == 3
+	m.step(t, d, fmt.Sprintf("pause %v", on), func() string {
+		if on {
+			return nameOf(t, m.rig.Store.Pause(m.ctx, d.model.name))
+		}
+		return nameOf(t, m.rig.Store.Resume(m.ctx, d.model.name))
+	}, func(md *model, _ int64) string { md.paused = on; return "ok" })
 }
 
 // vandalise deletes a record, or makes it unreadable, behind the store's back.
 func (m *machine) vandalise(t *rapid.T, d *driven) {
-	id := rapid.SampledFrom(d.ids).Draw(t, "job")
+	id := d.drawID(t, living)
 	if j := d.model.known(id); j == nil || j.record != recordIntact {
 		t.Skip("no such record")
 	}

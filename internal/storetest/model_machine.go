@@ -33,8 +33,8 @@ type ModelTimes struct {
 var FakeTimes = ModelTimes{
 	Leases: []time.Duration{time.Second, 20 * time.Second},
 	Delays: []time.Duration{0, 0, time.Millisecond, 1500 * time.Microsecond, time.Second, 30 * time.Second, time.Hour},
-	Sleeps: []time.Duration{time.Millisecond, 999 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second, 61 * time.Second,
-		61 * time.Minute, 25 * time.Hour},
+	Sleeps: []time.Duration{time.Millisecond, 999 * time.Millisecond, time.Second, time.Second, 5 * time.Second, 20 * time.Second,
+		20 * time.Second, 61 * time.Second, 61 * time.Minute, 25 * time.Hour},
 	Ages: []time.Duration{time.Second, time.Minute, 24 * time.Hour},
 }
 
@@ -135,7 +135,8 @@ func (m *machine) now(t *rapid.T) int64 {
 	return now.UnixMilli()
 }
 
-// step calls the store and the model, and compares their answers and what can be seen afterwards. The call took place at some
+// step calls the store and the model, and compares their answers and what can be seen afterwards. What differs is logged, so that
+// the failure itself reads the same each time and rapid knows it for the same. The call took place at some
 // millisecond between two readings of the server's clock, and must have answered and done what the model does at
 // one of these. So it does not matter how long anything takes.
 func (m *machine) step(t *rapid.T, d *driven, what string, call func() string, expect func(md *model, now int64) string) {
@@ -152,7 +153,8 @@ func (m *machine) step(t *rapid.T, d *driven, what string, call func() string, e
 		}
 	}
 	if len(matching) == 0 {
-		t.Fatalf("%s: %s at %s\n answered %s\n   wanted %s\nbefore:\n%s", d.model.name, what, clockOf(timeOf(to)), got, want, describeAll(d.model.list()))
+		t.Logf("at %s\n answered %s\n   wanted %s\nbefore:\n%s", clockOf(timeOf(to)), got, want, describeAll(d.model.list()))
+		t.Fatalf("another answer to %s", what)
 	}
 	seen := m.list(t, d)
 	m.invariants(t, d, matching[0], seen)
@@ -164,7 +166,8 @@ func (m *machine) step(t *rapid.T, d *driven, what string, call func() string, e
 			return
 		}
 	}
-	t.Fatalf("after %s at %s there is\n%swanted:\n%sbefore:\n%s", what, clockOf(timeOf(to)), text, want, describeAll(d.model.list()))
+	t.Logf("at %s there is\n%swanted:\n%sbefore:\n%s", clockOf(timeOf(to)), text, want, describeAll(d.model.list()))
+	t.Fatalf("other jobs after %s", what)
 }
 
 // list reads all jobs of an instance, in order.

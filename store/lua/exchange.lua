@@ -371,7 +371,7 @@ tell(over, wanted(over, now))
 
 -- Wait to be woken, or pass the word on: for what is left, or when the next due time is one of ours and we may be busy then.
 local short = #got < 4 * asking
-if short and me ~= '' and left <= 0 then
+if short and me ~= '' and (left <= 0 or notes[1]) then
   add('ZADD', waiting, { stamp, me })
 elseif not notes[1] then
   for k = 2, #into.s, 2 do

@@ -23,12 +23,23 @@ local far = call('ZRANGE', doing, '(' .. whole(now + leaseFor), '+inf', 'BYSCORE
 local expired = live[deadlines] and call('ZRANGE', deadlines, 1, stamp, 'BYSCORE', 'LIMIT', 0, 1000) or {}
 local ranOf, asked = look('HMGET', runs, ids), look('ZMSCORE', cancels, ids)
 
-local names, parsed = {}, {}
+local names, parsed, lost = {}, {}, nil
 for i = 1, #ids do
   local attempt, crashes, place, started, worker = match(ranOf[i] or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
-  parsed[i] = { tonumber(attempt) or 1, tonumber(crashes) or 0, place, started or stamp, worker or '' }
-  names[i] = worker or ''
+  parsed[i] = { tonumber(attempt) or 1, tonumber(crashes) or 0, place, started or stamp, worker or string.rep('\0', 16) }
+  if not worker then
+    lost = lost or {}
+    lost[ids[i]] = parsed[i]
+  end
 end
+if lost and live[workers] then -- who holds what has no run: only a look at all tells
+  local all = call('HGETALL', workers)
+  for k = 1, #all, 2 do
+    local run = lost[sub(all[k + 1], 1, 16)]
+    if run then run[5] = all[k] end
+  end
+end
+for i = 1, #ids do names[i] = parsed[i][5] end
 local held = look('HMGET', workers, names)
 local newRuns, reasons, freed, gaveUp, report = {}, {}, {}, {}, {}
 local toTodo, toSuspects, toDead, toCancelled, over, back = {}, {}, {}, {}, {}, {}

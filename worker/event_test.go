@@ -1,0 +1,146 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+func TestEventsOfAJobComeInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			if j, _ := worker.JobFrom(ctx); j.Attempt == 1 {
+				return errBoom
+			}
+			return nil
+		}, worker.Concurrency(7))
+		r.start()
+		r.enqueueMany("x", 300)
+		settle(time.Minute)
+		r.stopWell()
+		holds, last := map[uuid.UUID]uuid.UUID{}, map[uuid.UUID]worker.Event{}
+		for _, e := range r.events.list() {
+			switch e := e.(type) {
+			case worker.JobStarted:
+				if j, busy := holds[e.Worker]; busy {
+					t.Errorf("a worker starts %s while it holds %s", e.Job, j)
+				}
+				if f, ok := last[e.Job].(worker.JobFinished); ok != (e.Attempt == 2) || ok && f.State != store.Scheduled {
+					t.Errorf("attempt %d started after %+v", e.Attempt, f)
+				}
+				holds[e.Worker], last[e.Job] = e.Job, e
+			case worker.JobFinished:
+				if s, ok := last[e.Job].(worker.JobStarted); !ok || s.Attempt != e.Attempt || holds[e.Worker] != e.Job {
+					t.Errorf("%+v without its start", e)
+				}
+				delete(holds, e.Worker)
+				last[e.Job] = e
+			}
+		}
+		done := 0
+		for _, e := range last {
+			if f, ok := e.(worker.JobFinished); ok && f.State == store.Done && f.Attempt == 2 && f.Outcome == worker.Completed {
+				done++
+			}
+		}
+		if done != 300 {
+			t.Errorf("%d jobs ended well by the events, want 300", done)
+		}
+	})
+}
+
+func TestAListenerThatBlocksHoldsNothingUpAndWhatItMissesIsCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const jobs = 6000 // two events each, of which 8,192 are queued
+		release := make(chan struct{})
+		heard, dropped := 0, 0
+		r := newRig(t, worker.Config{OnEvent: func(e worker.Event) {
+			<-release
+			if d, ok := e.(worker.EventsDropped); ok {
+				dropped += d.Count
+			} else {
+				heard++
+			}
+		}})
+		worker.Handle(r.sup, "x", returns(nil), worker.Concurrency(50), worker.Retention(0, jobs))
+		r.start()
+		r.enqueueMany("x", jobs)
+		settle(time.Second)
+		if s := r.stats("x"); s.Done != jobs {
+			t.Fatalf("%+v while the listener blocks, want all done", s)
+		}
+		close(release)
+		r.stopWell()
+		if heard < 8192 || heard+dropped != 2*jobs {
+			t.Errorf("%d heard and %d dropped of %d", heard, dropped, 2*jobs)
+		}
+	})
+}
+
+func TestAListenerThatPanicsOrExitsMissesNothingElse(t *testing.T) {
+	for name, bad := range map[string]func(){"panics": func() { panic("oops") }, "exits": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var heard atomic.Int32
+				r := newRig(t, worker.Config{OnEvent: func(worker.Event) {
+					if heard.Add(1)%2 == 0 {
+						bad()
+					}
+				}})
+				worker.Handle(r.sup, "x", returns(nil))
+				r.start()
+				r.enqueueMany("x", 10)
+				settle(time.Second)
+				r.stopWell()
+				if heard.Load() != 20 {
+					t.Errorf("%d events heard, want 20", heard.Load())
+				}
+				if n := r.logs.count("the listener to events fails"); n != 1 {
+					t.Errorf("said %d times, want once:\n%s", n, r.logs)
+				}
+			})
+		})
+	}
+}
+
+func TestAListenerThatNeverReturnsDoesNotKeepRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, worker.Config{OnEvent: func(worker.Event) { <-release }, GraceTimeout: 3 * time.Second})
+		worker.Handle(r.sup, "x", returns(nil))
+		r.start()
+		r.enqueueMany("x", 1)
+		synctest.Wait()
+		if took, err := r.stopTook(); took != 3*time.Second || !errors.Is(err, worker.ErrListener) {
+			t.Errorf("it took %v and Run returned %v, want 3s and ErrListener", took, err)
+		}
+		close(release)
+	})
+}
+
+func TestASupervisorWithoutListenerWorks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		sup, err := worker.New(r.st, worker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		worker.Handle(sup, "x", returns(nil))
+		r.sup = sup
+		r.start()
+		id := r.enqueue("x", nil)
+		settle(time.Second)
+		r.wantState(id, store.Done, 1, "")
+		r.stopWell()
+	})
+}

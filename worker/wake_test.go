@@ -1,0 +1,248 @@
+package worker_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/worker"
+)
+
+// startTimes returns a handler that notes when each attempt starts and then takes as long as it is told to.
+func startTimes(take func() time.Duration) (func(context.Context, none) error, chan time.Time) {
+	starts := make(chan time.Time, 10_000)
+	return func(context.Context, none) error {
+		starts <- time.Now()
+		time.Sleep(take())
+		return nil
+	}, starts
+}
+
+func nothing() time.Duration { return 0 }
+
+func TestAJobStartsWithoutDelayWhenTheSupervisorIsIdle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		f, starts := startTimes(nothing)
+		worker.Handle(r.sup, "x", f)
+		r.start()
+		for range 20 {
+			time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Second))))
+			at := time.Now()
+			r.enqueue("x", nil)
+			synctest.Wait()
+			if d := (<-starts).Sub(at); d != 0 {
+				t.Errorf("the job started after %v, want at once", d)
+			}
+		}
+		r.stopWell()
+	})
+}
+
+func TestNoWakeUpIsLostWhateverGoesOnAtTheTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		r.latency(time.Millisecond)
+		f, starts := startTimes(func() time.Duration { return rand.N(20 * time.Millisecond) })
+		worker.Handle(r.sup, "x", f, worker.Concurrency(200))
+		r.start()
+		settle(time.Second)
+		for range 500 {
+			time.Sleep(rand.N(3 * time.Millisecond))
+			at := time.Now()
+			r.enqueue("x", nil)
+			go func() { // there is always a free worker; the pool has to notice
+				if d := (<-starts).Sub(at); d > 20*time.Millisecond {
+					t.Errorf("a job started after %v, want a few round trips of 1 ms", d)
+				}
+			}()
+		}
+		settle(time.Second)
+		if s := r.stats("x"); s.Done != 500 {
+			t.Errorf("%+v, want 500 done", s)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAScheduledJobStartsAtItsMillisecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		f, starts := startTimes(nothing)
+		worker.Handle(r.sup, "x", f)
+		r.start()
+		settle(time.Second)
+		at := time.Now()
+		r.enqueue("x", nil, after(time.Hour))
+		r.enqueue("x", nil, after(12345*time.Millisecond)) // becomes the next one
+		r.enqueue("x", nil, after(700*time.Millisecond))
+		for _, want := range []time.Duration{700 * time.Millisecond, 12345 * time.Millisecond, time.Hour} {
+			if d := (<-starts).Sub(at); d != want {
+				t.Errorf("the job started after %v, want %v", d, want)
+			}
+		}
+		r.stopWell()
+	})
+}
+
+func TestARetryComesBackAtItsMillisecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var starts []time.Time
+		worker.Handle(r.sup, "x", func(context.Context, none) error {
+			if starts = append(starts, time.Now()); len(starts) < 3 {
+				return worker.Snooze(1500 * time.Millisecond)
+			}
+			return nil
+		}, worker.Concurrency(1))
+		r.start()
+		r.enqueue("x", nil)
+		settle(10 * time.Second)
+		r.stopWell()
+		if len(starts) != 3 || starts[2].Sub(starts[0]) != 3*time.Second {
+			t.Errorf("started at %v, want 1.5s apart", starts)
+		}
+	})
+}
+
+func TestAnIdleSupervisorHardlyTalks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "x", returns(nil))
+		r.start()
+		settle(10 * time.Second)
+		before := r.fault.Seen()
+		settle(200 * time.Second)
+		if n := r.fault.Seen() - before; n > 200 {
+			t.Errorf("%d commands in 200 s, want at most one a second", n)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAResumedInstanceIsServedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		f, starts := startTimes(nothing)
+		worker.Handle(r.sup, "x", f)
+		r.start()
+		settle(time.Second)
+		if err := r.st.Pause(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		r.enqueue("x", nil)
+		settle(33 * time.Second)
+		if len(starts) != 0 {
+			t.Fatal("a job of a paused instance was run")
+		}
+		at := time.Now()
+		if err := r.st.Resume(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		if d := (<-starts).Sub(at); d != 0 {
+			t.Errorf("started %v after the instance was resumed, want at once", d)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAWakeUpThatIsLostCostsASecondWhileNobodyListens(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		f, starts := startTimes(nothing)
+		worker.Handle(r.sup, "x", f)
+		r.start()
+		settle(7 * time.Second)
+		at := time.Now()
+		r.deafen(func() { r.enqueue("x", nil) })
+		if d := (<-starts).Sub(at); d > time.Second {
+			t.Errorf("started after %v, want 1s at most", d)
+		}
+		r.stopWell()
+	})
+}
+
+func TestCompletionsAndClaimsTravelTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const workers, jobs = 50, 2000
+		r := newRig(t, worker.Config{})
+		f, _ := startTimes(func() time.Duration { return 10 * time.Millisecond })
+		worker.Handle(r.sup, "x", f, worker.Concurrency(workers))
+		r.enqueueMany("x", jobs)
+		before := r.fault.Seen()
+		r.start()
+		settle(2 * time.Second)
+		if s := r.stats("x"); s.Done != jobs {
+			t.Fatalf("%+v, want all done", s)
+		}
+		if n := r.fault.Seen() - before; n > jobs/8 {
+			t.Errorf("%d commands for %d jobs: they hardly ever travel together", n, jobs)
+		}
+		r.stopWell()
+	})
+}
+
+func TestOnlyAsManyJobsAsThereAreWorkersRunAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		running, most := make(chan struct{}, 3), make(chan int, 100)
+		worker.Handle(r.sup, "x", func(context.Context, none) error {
+			select {
+			case running <- struct{}{}:
+				most <- len(running)
+			default:
+				most <- 4
+			}
+			time.Sleep(time.Second)
+			<-running
+			return nil
+		}, worker.Concurrency(3))
+		r.enqueueMany("x", 30)
+		start := time.Now()
+		r.start()
+		for r.stats("x").Done < 30 && time.Since(start) < time.Minute {
+			time.Sleep(100 * time.Millisecond)
+		}
+		took := time.Since(start)
+		r.stopWell()
+		close(most)
+		high := 0
+		for n := range most {
+			high = max(high, n)
+		}
+		if high != 3 || took > 11*time.Second {
+			t.Errorf("at most %d at once, %v in all; want 3, and 10s", high, took)
+		}
+	})
+}
+
+func TestAnInstanceWithoutHandlerIsLeftAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "x", returns(nil))
+		id := r.enqueue("y", nil)
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, "todo", 0, "")
+		r.stopWell()
+	})
+}
+
+func TestALostReplyToAClaimLosesNoJob(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		f, starts := startTimes(nothing)
+		worker.Handle(r.sup, "x", f)
+		r.enqueueMany("x", 8)
+		r.fault.LoseReplyNth(1, redistest.Named("eval"), redistest.Mentions(":lane:"))
+		r.start()
+		settle(2 * time.Second)
+		if s := r.stats("x"); s.Done != 8 || len(starts) != 8 {
+			t.Errorf("%+v after %d attempts, want 8 done after 8", s, len(starts))
+		}
+		r.stopWell()
+	})
+}
