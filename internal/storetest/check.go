@@ -19,6 +19,7 @@ var Layout = map[string]string{
 	"jobs": "hash", "runs": "hash", "errors": "hash", "progress": "hash", "results": "hash", "workers": "hash", "meta": "hash",
 	"todo": "zset", "scheduled": "zset", "doing": "zset", "parked": "zset", "done": "zset", "dead": "zset", "cancelled": "zset",
 	"cancels": "zset", "awaited": "zset", "waiting": "zset", "lane": "string",
+	"suspects": "zset", "probes": "hash", "deadlines": "zset", "owners": "hash", "locks": "hash", "windows": "zset",
 }
 
 // Global names the types of the other keys.
@@ -185,7 +186,11 @@ func (e *Env) checkInstance(t testing.TB, name string) store.Stats {
 	}
 	jobs, in, counts := hash("jobs"), map[string]store.State{}, map[store.State]int64{}
 	for _, s := range allStates {
-		for _, id := range set(string(s)) {
+		ids := set(string(s))
+		if s == store.Todo {
+			ids = append(ids, set("suspects")...)
+		}
+		for _, id := range ids {
 			if was, twice := in[id]; twice {
 				t.Errorf("%s: job %x is both %s and %s", name, id, was, s)
 			}
@@ -201,7 +206,7 @@ func (e *Env) checkInstance(t testing.TB, name string) store.Stats {
 			t.Errorf("%s: job %x is in no state", name, id)
 		}
 	}
-	for _, key := range []string{"runs", "errors", "progress", "results"} {
+	for _, key := range []string{"runs", "errors", "progress", "results", "owners"} {
 		for id := range hash(key) {
 			if in[id] == "" {
 				t.Errorf("%s: %s of job %x outlives it", name, key, id)
@@ -211,6 +216,16 @@ func (e *Env) checkInstance(t testing.TB, name string) store.Stats {
 	for _, id := range set("cancels") {
 		if in[id] != store.Doing {
 			t.Errorf("%s: a cancel of job %x, which is %q", name, id, in[id])
+		}
+	}
+	for _, id := range set("deadlines") {
+		if in[id] == "" || in[id].Terminal() {
+			t.Errorf("%s: the deadline of job %x outlives it: it is %q", name, id, in[id])
+		}
+	}
+	for key, lock := range hash("locks") {
+		if mode, id := lock[:1], lock[1:17]; mode != "w" && in[id] == "" {
+			t.Errorf("%s: key %q is locked by job %x, which is gone", name, key, id)
 		}
 	}
 	holders := map[string]int{}

@@ -323,8 +323,8 @@ if not notes[1] and left + call('ZCARD', suspects) > 0 then
       paced = true
     end
   end
-  if left > 0 and f <= #free and room > 0 then next = 0 end
 end
+if cut or (left > 0 and not notes[1]) then next = 0 end
 
 -- Keep within the bounds of retention.
 local function bound(state, added, count)

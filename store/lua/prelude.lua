@@ -263,7 +263,7 @@ end
 -- 10 - priority of a job: from its place if it ever ran, else from its record.
 local function rankOf(id)
   local place = match(live[runs] and call('HGET', runs, id) or '', '^%d+ %d+ (%d+) ')
-  if place then return floor(tonumber(place) / TOP) end
+  if place and place ~= '0' then return floor(tonumber(place) / TOP) end
   local record = call('HGET', jobs, id)
   return 58 - (record and byte(record, 15) or 53)
 end

@@ -2,7 +2,7 @@
 -- keeps. After a gap (no pass for over two periods, or time gone back: an outage, or a jump of the clock) no lease is ended
 -- before those who hold one have had a whole lease's time to say so.
 -- KEYS: the instance's.
--- ARGV: lease ms; ms between two passes; crashes in a row at which a job is dead; of done and cancelled jobs how many are kept (-1: any
+-- ARGV: lease ms; ms between two passes, 0 if gaps do not matter; crashes in a row at which a job is dead; of done and cancelled jobs how many are kept (-1: any
 --   number) and for how many ms (-1: for ever); the same two of dead ones; the limit on jobs doing at once, 0 for none.
 -- Returns: 0; ms until the next lease runs out (0: there is more to do at once, -1: none); {done, dead, cancelled jobs
 --   trimmed}; records less jobs in a state; for each lease that was ended: job, worker, crashes, the letter of the state
@@ -15,7 +15,7 @@ local now = clock()
 local stamp = whole(now)
 local notes = call('HMGET', meta, 'paused', 'reaped', 'grace')
 local paused, last, grace = notes[1], tonumber(notes[2] or 0) or 0, tonumber(notes[3] or 0) or 0
-if last > 0 and (now < last or now - last > 2 * period) then grace = now + leaseFor end
+if period > 0 and last > 0 and (now < last or now - last > 2 * period) then grace = now + leaseFor end
 if grace > now + leaseFor then grace = now + leaseFor end -- time has gone back since
 local ids = {}
 if now >= grace then ids = call('ZRANGE', doing, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, 1000) end
@@ -113,7 +113,7 @@ local most = tonumber(ARGV[8])
 local claimable = (#toTodo + #toSuspects) / 2
 if most > 0 then claimable = math.min(call('ZCARD', todo) + call('ZCARD', suspects), most - call('ZCARD', doing) + #ids) end
 
-call('HSET', meta, 'reaped', stamp, 'grace', whole(grace))
+if period > 0 then call('HSET', meta, 'reaped', stamp, 'grace', whole(grace)) end
 mind(back, true)
 tell(over, wanted(over, now))
 for set, list in pairs(shut) do drop('ZREM', set, list) end

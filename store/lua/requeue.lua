@@ -34,7 +34,17 @@ end
 add('ZADD', todo, places)
 add('HSET', locks, newLocks)
 for set, ids in pairs(from) do drop('ZREM', set, ids) end
-drop('HDEL', runs, back)
+local reports, resumed, afresh = look('HMGET', progress, back), {}, {}
+for i = 1, #back do
+  if reports[i] then -- so that the next claim hands the progress over
+    resumed[#resumed + 1] = back[i]
+    resumed[#resumed + 1] = '0 0 0 0 ' .. string.rep('\0', 16)
+  else
+    afresh[#afresh + 1] = back[i]
+  end
+end
+add('HSET', runs, resumed)
+drop('HDEL', runs, afresh)
 drop('HDEL', errors, back)
 drop('HDEL', results, back)
 drop('ZREM', deadlines, back)
