@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -33,6 +32,7 @@ type role struct {
 	Addr, Prefix string
 	Play         string // which handler
 	Lease        time.Duration
+	Drain, Grace time.Duration // 0 is the default
 }
 
 const roleVar = "STINT_TEST_ROLE"
@@ -64,8 +64,10 @@ func (r role) play() error {
 	}
 	say := func(format string, a ...any) { fmt.Printf(format+"\n", a...) }
 	sup, err := worker.New(st, worker.Config{
-		Lease:  r.Lease,
-		Logger: slog.New(slog.DiscardHandler),
+		Lease:        r.Lease,
+		DrainTimeout: r.Drain,
+		GraceTimeout: r.Grace,
+		Logger:       r.logger(),
 		OnEvent: func(e worker.Event) {
 			switch e := e.(type) {
 			case worker.LeaseLost:
@@ -110,7 +112,9 @@ func (r role) play() error {
 			return rdb.HIncrBy(ctx, "ran-"+r.Prefix, j.ID.String(), 1).Err()
 		}, worker.Concurrency(20))
 	default:
-		return errors.New("no such play")
+		if !r.playFault(sup, rdb, say) {
+			return errors.New("no such play")
+		}
 	}
 	say("up")
 	return sup.Run(ctx)

@@ -144,6 +144,13 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 		s.mu.Lock()
 		delete(s.known, instance)
 		s.mu.Unlock()
-		return s.rdb.SRem(ctx, s.keys.instances(), instance).Err()
+		if err := s.rdb.SRem(ctx, s.keys.instances(), instance).Err(); err != nil {
+			return s.named(ctx, err, s.keys.instances(), "set")
+		}
+		// A job may have come in between: it has made itself known before we took the name away.
+		if there, err := s.rdb.Exists(ctx, s.instanceKeys(instance)[kJobs]).Result(); err != nil || there == 0 {
+			return err
+		}
+		return s.announce(ctx, instance, true)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -37,6 +38,9 @@ func (n NewJob) validate() error {
 	size := 0
 	for k, v := range n.Metadata {
 		size += len(k) + len(v)
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return invalid("the metadata is not UTF-8: %.40q: %.40q", k, v)
+		}
 	}
 	if size > MaxMetadata {
 		return invalid("the metadata has %d bytes; at most %d are allowed", size, MaxMetadata)

@@ -83,15 +83,15 @@ func (b *bulk) send(next int) int {
 	p := part{newCall(b.ctx, room), make([]int, 0, room)}
 	for weight := 0; next < len(b.reqs) && len(p.of) < room && weight < callWeight; next++ {
 		r := &b.reqs[next]
-		job, err := newJob(r.Instance, r.Payload, r.Options)
+		instance, job, err := b.client.prepare(b.ctx, *r)
 		if err != nil {
-			b.results[next].Err = fmt.Errorf("enqueuing: %w", err)
+			b.results[next].Err = err
 			continue
 		}
 		b.results[next].ID = job.ID
-		p.add(b.client.queue(r.Instance), job)
+		p.add(b.client.queue(instance), job)
 		p.of = append(p.of, next)
-		weight += len(job.Payload) + jobWeight
+		weight += jobSize(&job)
 	}
 	if len(p.of) > 0 {
 		p.call.send()
@@ -109,7 +109,7 @@ func (b *bulk) receive() {
 	}
 	for k, i := range p.of {
 		if b.results[i].Err = p.entries[k].err; b.results[i].Err == nil {
-			b.client.tell(JobEnqueued{Instance: b.reqs[i].Instance, Job: b.results[i].ID})
+			b.client.tell(JobEnqueued{Instance: p.entries[k].queue.instance, Job: b.results[i].ID})
 		}
 	}
 }

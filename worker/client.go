@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -19,6 +20,8 @@ type ClientConfig struct {
 	// Enqueue returns: from several at once. Its panic is logged and does no other harm. It does not hear of a job whose
 	// outcome is not known.
 	OnEvent func(Event)
+	// Hooks see each job before it is encoded, one after the other; nil ones are left out.
+	Hooks []EnqueueHook
 	// Logger is told of what has nobody to be returned to: a panic of OnEvent. By default slog.Default().
 	Logger *slog.Logger
 }
@@ -38,6 +41,7 @@ type Client struct {
 // NewClient returns a Client that works on a store, which stays the caller's to close.
 func NewClient(st *store.Store, cfg ClientConfig) *Client {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Hooks = slices.DeleteFunc(slices.Clone(cfg.Hooks), func(h EnqueueHook) bool { return h == nil })
 	c := &Client{st: st, cfg: cfg, queues: map[string]*queue{}}
 	if st != nil {
 		c.endings.init(st.Runtime())
@@ -52,7 +56,8 @@ var errNoStore = fmt.Errorf("%w: the client's store is nil", store.ErrInvalid)
 // becomes base64 text.
 //
 // What can never succeed is refused before anything is sent, with ErrInvalid: a bad name, payload or option. A server that
-// refuses is ErrServer, and a job that is there already is ErrExists; neither is tried again.
+// refuses is ErrServer, a job that is there already is ErrExists, and one whose key another has is ErrDuplicate (see [Unique]);
+// none of them is tried again.
 //
 // When Redis can't be reached, Enqueue tries again until ctx ends, and through the Redis client's own timeouts and lost
 // replies the job is accepted once. It returns as soon as ctx ends, with its error and that of the last try. A ctx without
@@ -65,9 +70,9 @@ func (c *Client) Enqueue(ctx context.Context, instance string, payload any, opts
 	if c.st == nil {
 		return uuid.Nil, errNoStore
 	}
-	job, err := newJob(instance, payload, opts)
+	instance, job, err := c.prepare(ctx, Request{instance, payload, opts})
 	if err != nil {
-		return uuid.Nil, fmt.Errorf("enqueuing: %w", err)
+		return uuid.Nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return uuid.Nil, fmt.Errorf("enqueuing into %s: not sent: %w", instance, err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -73,6 +74,45 @@ func ID(id uuid.UUID) EnqueueOption {
 	}
 }
 
+// MaxAttempts bounds the attempts of this job: at least 1. When the policy of its handler gives up earlier, that counts.
+func MaxAttempts(n int) EnqueueOption {
+	return func(e *enqueuing) {
+		if n < 1 {
+			e.refuse("%d attempts at most: less than 1", n)
+		}
+		e.job.MaxAttempts = n
+	}
+}
+
+// Metadata adds a key and its value, both UTF-8, to what the job carries beside its payload: at most 16 KiB, keys and
+// values together. Of two values for a key the last counts.
+func Metadata(k, v string) EnqueueOption {
+	return func(e *enqueuing) {
+		switch {
+		case k == "":
+			e.refuse("a key of the metadata is empty")
+		case !utf8.ValidString(k) || !utf8.ValidString(v):
+			e.refuse("the metadata %.40q: %.40q is not UTF-8", k, v)
+		}
+		if e.job.Metadata == nil {
+			e.job.Metadata = map[string]string{}
+		}
+		e.job.Metadata[k] = v
+	}
+}
+
+// Deadline makes the job dead, without charging an attempt, if it has not been claimed by t, by Redis' clock: while it waits for
+// its first attempt, or for another one. It does not end an attempt that runs. A t that is past is a deadline that is over.
+// A zero t is refused, as it is a time that was forgotten, and so is one before 1970 or after the year 9999.
+func Deadline(t time.Time) EnqueueOption {
+	return func(e *enqueuing) {
+		if t.IsZero() || t.UnixMilli() <= 0 || t.UTC().Year() > 9999 {
+			e.refuse("the time %v is not one for a deadline", t)
+		}
+		e.job.Deadline = t
+	}
+}
+
 // newJob makes a job of what the caller has given. All that can be wrong with it is found here, before anything is sent.
 func newJob(instance string, payload any, opts []EnqueueOption) (store.NewJob, error) {
 	if err := store.ValidateInstance(instance); err != nil {
@@ -87,6 +127,9 @@ func newJob(instance string, payload any, opts []EnqueueOption) (store.NewJob, e
 	if e.delayed && e.timed {
 		e.refuse("both a delay and a time are given")
 	}
+	if n := metadataSize(&e.job); n > store.MaxMetadata {
+		e.refuse("the metadata has %d bytes; at most %d are allowed", n, store.MaxMetadata)
+	}
 	if e.err != nil {
 		return store.NewJob{}, e.err
 	}
@@ -100,6 +143,18 @@ func newJob(instance string, payload any, opts []EnqueueOption) (store.NewJob, e
 		e.job.ID = uuid.New()
 	}
 	return e.job, nil
+}
+
+func metadataSize(job *store.NewJob) (n int) {
+	for k, v := range job.Metadata {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// jobSize is about how many bytes the job adds to a request.
+func jobSize(job *store.NewJob) int {
+	return jobWeight + len(job.Payload) + len(job.Unique.Key) + metadataSize(job)
 }
 
 // encode makes JSON of a payload. A json.RawMessage is taken as it is, but as a copy: the caller may have its bytes back

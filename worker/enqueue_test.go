@@ -90,6 +90,18 @@ var badJobs = map[string]worker.Request{
 	"a number without JSON":   {Instance: "images", Payload: math.NaN()},
 	"raw text that's no JSON": {Instance: "images", Payload: json.RawMessage("{")},
 	"raw text of nothing":     {Instance: "images", Payload: json.RawMessage("")},
+	"no attempt":              {Instance: "images", Options: []worker.EnqueueOption{worker.MaxAttempts(0)}},
+	"metadata without key":    {Instance: "images", Options: []worker.EnqueueOption{worker.Metadata("", "v")}},
+	"metadata that's no text": {Instance: "images", Options: []worker.EnqueueOption{worker.Metadata("k", "\xff")}},
+	"metadata over 16 KiB":    {Instance: "images", Options: []worker.EnqueueOption{worker.Metadata("k", strings.Repeat("v", store.MaxMetadata))}},
+	"a zero deadline":         {Instance: "images", Options: []worker.EnqueueOption{worker.Deadline(time.Time{})}},
+	"a deadline too far":      {Instance: "images", Options: []worker.EnqueueOption{worker.Deadline(time.Date(10_000, 1, 2, 0, 0, 0, 0, time.UTC))}},
+	"a deadline before 1970":  {Instance: "images", Options: []worker.EnqueueOption{worker.Deadline(time.Unix(-1, 0))}},
+	"an empty key":            {Instance: "images", Options: []worker.EnqueueOption{worker.Unique("", worker.UntilDone())}},
+	"a key over 1 KiB":        {Instance: "images", Options: []worker.EnqueueOption{worker.Unique(strings.Repeat("k", store.MaxKey+1), worker.UntilDone())}},
+	"unique until nothing":    {Instance: "images", Options: []worker.EnqueueOption{worker.Unique("k", worker.Until{})}},
+	"unique for no time":      {Instance: "images", Options: []worker.EnqueueOption{worker.Unique("k", worker.For(0))}},
+	"unique for less than 0":  {Instance: "images", Options: []worker.EnqueueOption{worker.Unique("k", worker.For(-time.Hour))}},
 	"a payload over 1 MiB":    {Instance: "images", Payload: strings.Repeat("x", store.MaxPayload-1)},
 }
 

@@ -64,6 +64,13 @@ type JobReaped struct {
 	State    store.State
 }
 
+// JobExpired: a job was not claimed before its [Deadline]: it is dead, no attempt was charged. It comes from whichever process
+// noticed.
+type JobExpired struct {
+	Instance string
+	Job      uuid.UUID
+}
+
 // LeaseLost: a handler that runs was told that the job is no longer its own, or can't be known to be.
 type LeaseLost struct {
 	Instance string
@@ -87,10 +94,18 @@ type Trimmed struct {
 }
 
 // Inconsistent: the records of an instance and its jobs by state don't add up, because something was changed behind the
-// store's back.
+// store's back. It starts an audit of the whole instance, of some 100 jobs every 50 ms; it comes again if it is still true
+// after that.
 type Inconsistent struct {
 	Instance string
 	Missing  int64 // records less jobs in a state
+}
+
+// Audited: an audit came upon jobs without a record, in no state or in several, and put them right. They are dead, with the
+// reason, unless one of their states could be trusted.
+type Audited struct {
+	Instance string
+	Jobs     []uuid.UUID
 }
 
 // LoopFailed: something that this process does again and again has begun to fail. It goes on trying. When Redis can't be
@@ -116,10 +131,12 @@ func (JobEnqueued) event()   {}
 func (JobStarted) event()    {}
 func (JobFinished) event()   {}
 func (JobReaped) event()     {}
+func (JobExpired) event()    {}
 func (LeaseLost) event()     {}
 func (StaleWrite) event()    {}
 func (Trimmed) event()       {}
 func (Inconsistent) event()  {}
+func (Audited) event()       {}
 func (LoopFailed) event()    {}
 func (LoopRecovered) event() {}
 func (EventsDropped) event() {}

@@ -17,7 +17,7 @@ const (
 	stopAsk   = time.Second
 )
 
-// lane is one of the pool's requests in flight, used by one goroutine at a time.
+// lane is one of the feed's requests in flight, used by one goroutine at a time.
 type lane struct {
 	store.Lane
 	finishes []store.Finish
@@ -27,12 +27,12 @@ type lane struct {
 
 // flush makes one request of the turns and repeats it until it is answered: what became of it is not known before, and the lane
 // makes sure that it happens once. Then it gives the slots what came.
-func (p *pool) flush(n int, turns []turn) {
-	l := &p.lanes[n]
-	name := loop.Name{Loop: "exchange", Instance: p.terms.Instance, Number: n}
-	x := p.request(l, turns)
-	if len(x.Finishes)+len(x.Claims) == 0 { // a look that was overtaken by the stop
-		p.settle(turns, x, store.Exchanged{}, time.Now())
+func (f *feed) flush(n int, turns []turn) {
+	l := &f.lanes[n]
+	name := loop.Name{Loop: "exchange", Instance: f.terms.Instance, Number: n}
+	x, due := f.request(l, turns)
+	if !due {
+		f.settle(turns, x, store.Exchanged{}, time.Now())
 		return
 	}
 	select {
@@ -40,54 +40,70 @@ func (p *pool) flush(n int, turns []turn) {
 	default:
 	}
 	sent := time.Now() // a repetition may bring what the first one claimed
+	unknown := false   // whether it may have been carried out
 	for failures := 1; ; failures++ {
-		got, err := p.run.rt.Exchange(p.run.io, &l.Lane, p.terms, x)
+		got, err := f.run.rt.Exchange(f.run.io, &l.Lane, f.terms, x)
 		if err == nil {
-			p.run.outages.OK(name)
-			p.settle(turns, x, got, sent)
+			f.run.outages.OK(name)
+			f.settle(turns, x, got, sent)
 			break
 		}
-		p.run.outages.Failed(name, err)
-		if p.pause(l, failures) {
+		f.run.outages.Failed(name, err)
+		if unknown = unknown || !refusedAlone(err); !unknown && len(x.Finishes) == 0 && len(f.pool.feeds) > 1 {
+			// Nothing was claimed, and the slots are needed elsewhere meanwhile.
+			f.settle(turns, x, store.Exchanged{Next: deafTo}, sent)
+			break
+		}
+		if f.pause(l, failures) {
 			failures = 0
 		}
-		if p.hopeless(x) {
+		if f.hopeless(x) {
 			l.Abandon()
-			p.giveUp(turns, x)
+			f.giveUp(turns, x)
 			break
 		}
 	}
 	clear(l.finishes)
 }
 
-// request makes an Exchange of what the turns have to say. While we stop, nobody asks for a job.
-func (p *pool) request(l *lane, turns []turn) store.Exchange {
+// request makes an Exchange of what the turns have to say. While we stop, nobody asks for a job; so there may be nothing to
+// say, and the request is not due. One that only passes a wake-up on says nothing either, but is.
+func (f *feed) request(l *lane, turns []turn) (x store.Exchange, due bool) {
 	l.finishes, l.claims = l.finishes[:0], l.claims[:0]
+	p := f.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	claiming := p.stopped.IsZero()
 	for _, t := range turns {
-		if t.at != nil {
+		asks := claiming
+		switch {
+		case t.slot == nil:
+			f.passing = false
+			due = due || claiming
+			continue
+		case t.at == nil:
+			f.looks--
+		default:
 			l.finishes = append(l.finishes, t.at.finish)
-		} else {
-			p.looks--
+			asks = claiming && p.nextLocked(f, t.slot)
 		}
-		if claiming {
+		if asks {
 			t.slot.asks++
 			l.claims = append(l.claims, t.slot.worker)
 		}
 	}
-	if claiming {
-		p.due = false // whatever there is now, this request sees it
+	x = store.Exchange{Finishes: l.finishes, Claims: l.claims, Wait: len(l.claims) > 0}
+	if x.Wait {
+		f.due = false // whatever there is now, this request sees it
 		p.asking++
 	}
-	return store.Exchange{Finishes: l.finishes, Claims: l.claims, Wait: claiming}
+	return x, due || len(x.Finishes)+len(x.Claims) > 0
 }
 
 // pause waits before a failed request is repeated. It returns true when there is reason to believe that it will be answered now.
-func (p *pool) pause(l *lane, failures int) bool {
-	limit, stopping := loop.MaxPause, p.stopping
-	if isClosed(p.stopping) {
+func (f *feed) pause(l *lane, failures int) bool {
+	limit, stopping := loop.MaxPause, f.pool.stopping
+	if isClosed(f.pool.stopping) {
 		limit, stopping = stopPause, nil
 	}
 	timer := time.NewTimer(loop.Pause(failures, limit))
@@ -95,7 +111,7 @@ func (p *pool) pause(l *lane, failures int) bool {
 	select {
 	case <-timer.C:
 	case <-stopping: // from now on there is a hurry
-	case <-p.run.io.Done():
+	case <-f.run.io.Done():
 	case <-l.hope:
 		return true
 	}
@@ -103,8 +119,9 @@ func (p *pool) pause(l *lane, failures int) bool {
 }
 
 // hopeless says whether it is time to give a failed request up.
-func (p *pool) hopeless(x store.Exchange) bool {
-	if p.run.io.Err() != nil {
+func (f *feed) hopeless(x store.Exchange) bool {
+	p := f.pool
+	if f.run.io.Err() != nil {
 		return true
 	}
 	p.mu.Lock()
@@ -113,25 +130,28 @@ func (p *pool) hopeless(x store.Exchange) bool {
 }
 
 // hope makes requests that wait for their repetition try again now.
-func (p *pool) hope() {
-	for i := range p.lanes {
+func (f *feed) hope() {
+	for i := range f.lanes {
 		select {
-		case p.lanes[i].hope <- struct{}{}:
+		case f.lanes[i].hope <- struct{}{}:
 		default: // one is noted already
 		}
 	}
 }
 
 // settle tells what became of the turns' attempts and gives the slots the jobs that came.
-func (p *pool) settle(turns []turn, x store.Exchange, got store.Exchanged, sent time.Time) {
-	p.tell(turns, got)
-	until := sent.Add(p.run.trusted)
+func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent time.Time) {
+	f.tell(turns, got)
+	p := f.pool
+	until := sent.Add(f.run.trusted)
 	late := !time.Now().Before(until)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range turns {
-		t.slot.at = nil
+		if t.slot != nil {
+			t.slot.at = nil
+		}
 	}
 	for _, l := range got.Leases {
 		s := p.byWorker[l.Job.Worker]
@@ -142,50 +162,50 @@ func (p *pool) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 			verb, reason = store.Bury, l.Broken
 		case late: // it may be somebody else's by now
 		case p.stopped.IsZero():
-			s.at = &attempt{slot: s, lease: l, until: until}
+			s.at = &attempt{slot: s, feed: f, lease: l, until: until}
 			s.attempts <- s.at
 			continue
 		}
-		s.at = s.refuse(l, verb, reason)
-		p.turns.Add(turn{s, s.at})
+		s.at = f.refuse(s, l, verb, reason)
+		f.turns.Add(turn{s, s.at})
 	}
 	for _, t := range turns {
-		if t.slot.at == nil {
-			p.idle = append(p.idle, t.slot)
+		if t.slot != nil && t.slot.at == nil {
+			p.restLocked(t.slot)
 		}
 	}
 	if x.Wait {
 		p.asking--
-		p.nextLookLocked(len(x.Claims), len(got.Leases), got.Next)
+		f.nextLookLocked(len(x.Claims), len(got.Leases), got.Next)
 	}
+	p.lookLocked()
 	p.checkStopLocked()
 	if len(got.Leases) > 0 {
-		p.run.watch(until)
+		f.run.watch(until)
 	}
 }
 
 // nextLookLocked decides when to look for jobs again, after a request in which some asked and some got one.
-func (p *pool) nextLookLocked(asked, got int, next time.Duration) {
+func (f *feed) nextLookLocked(asked, got int, next time.Duration) {
 	switch {
 	case got == asked:
 		// There may be more. And the store wakes only those whose last request came back short.
-		p.ask = min(2*p.ask, store.MaxCall)
-		p.due = true
+		f.ask = min(2*f.ask, store.MaxCall)
+		f.stirLocked()
 	case next == 0 && got > 0:
-		p.due = true
+		f.stirLocked()
 	case next == 0: // at once, but not in circles
-		p.ask = minLook
-		p.armLocked(hurry)
+		f.ask, f.empty = minLook, !f.due
+		f.armLocked(hurry)
 	default:
-		p.ask = minLook
-		p.armLocked(next)
+		f.ask, f.empty = minLook, !f.due
+		f.armLocked(next)
 	}
-	p.lookLocked()
 }
 
 // tell emits what became of the turns' attempts. got.Ended is in the order of the finishes, which is that of the turns.
-func (p *pool) tell(turns []turn, got store.Exchanged) {
-	ev := p.run.events
+func (f *feed) tell(turns []turn, got store.Exchanged) {
+	ev := f.run.events
 	if !ev.wanted() {
 		return
 	}
@@ -206,15 +226,23 @@ func (p *pool) tell(turns []turn, got store.Exchanged) {
 		})
 	}
 	if got.Trimmed > 0 {
-		ev.emit(Trimmed{Instance: p.terms.Instance, Count: got.Trimmed})
+		ev.emit(Trimmed{Instance: f.terms.Instance, Count: got.Trimmed})
+	}
+	for _, id := range got.Expired {
+		ev.emit(JobExpired{Instance: f.terms.Instance, Job: id})
 	}
 }
 
 // giveUp ends a request that can't be answered any more before we stop.
-func (p *pool) giveUp(turns []turn, x store.Exchange) {
+func (f *feed) giveUp(turns []turn, x store.Exchange) {
+	p := f.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.given += len(turns)
+	for _, t := range turns {
+		if t.slot != nil {
+			p.given++
+		}
+	}
 	if x.Wait {
 		p.asking--
 	}
@@ -232,6 +260,12 @@ func (p *pool) unsettled() []uuid.UUID {
 		}
 	}
 	return ids
+}
+
+// refusedAlone says whether a request changed nothing because of its own instance's keys.
+func refusedAlone(err error) bool {
+	_, ok := errors.AsType[*store.KeyError](err)
+	return ok
 }
 
 // ownAffair says whether a failure is the loop's own, and not that of Redis as a whole, which all loops meet.

@@ -37,7 +37,7 @@ type handleOption func(*registration) error
 
 func (o handleOption) apply(r *registration) error { return o(r) }
 
-// Concurrency says how many of the instance's jobs this process runs at once: at least 1, by default 10.
+// Concurrency says how many of the instance's jobs this process runs at once: at least 1, by default 10. Not together with In.
 func Concurrency(n int) HandleOption {
 	return handleOption(func(r *registration) error {
 		if n < 1 {
@@ -111,7 +111,10 @@ func Timeout(d time.Duration) HandleOption {
 
 // registration is what was said of an instance.
 type registration struct {
-	concurrency int
+	pool        string // its name where there are several instances in it
+	weight      int
+	strict      bool // of the pool
+	concurrency int  // of the pool
 	use         []Middleware
 	terms       store.Terms // but for the process
 	policy      retry.Policy
@@ -172,7 +175,7 @@ func (s *Supervisor) register(instance string, h Handler, opts []HandleOption) {
 
 func (s *Supervisor) registerLocked(instance string, h Handler, opts []HandleOption) error {
 	r := &registration{
-		concurrency: DefaultConcurrency,
+		weight: 1,
 		terms: store.Terms{
 			Instance: instance, Lease: s.cfg.Lease, MaxCrashes: DefaultMaxCrashes,
 			Done: store.Retention{Age: doneAge, Count: doneCount},
@@ -193,6 +196,7 @@ func (s *Supervisor) registerLocked(instance string, h Handler, opts []HandleOpt
 		}
 		errs = append(errs, o.apply(r))
 	}
+	errs = append(errs, r.join(s.cfg.Pools))
 	if h == nil {
 		errs = append(errs, invalid("the function is nil"))
 	} else {

@@ -33,7 +33,17 @@ func TestAWrongRegistrationIsWhatRunReturnsAndNothingIsStarted(t *testing.T) {
 		"a negative timeout":    {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.Timeout(-1)) }, "timeout -1ns is negative"},
 		"a negative retention":  {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.Retention(-1, 1)) }, "retention"},
 		"no crashes":            {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.MaxCrashes(0)) }, "0 crashes"},
-		"a nil middleware":      {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.Use(identity, nil)) }, "middleware 2 is nil"},
+		"an unknown pool":       {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.In("nowhere", 1)) }, `no pool "nowhere"`},
+		"a pool without name":   {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.In("", 1)) }, "name of the pool is empty"},
+		"no weight":             {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.In("all", 0)) }, "weight 0"},
+		"too much weight":       {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.In("all", 1_000_001)) }, "weight 1000001"},
+		"a pool and its own concurrency": {func(s *worker.Supervisor) {
+			worker.Handle(s, "x", ok, worker.Concurrency(3), worker.In("all", 1))
+		}, "both In and Concurrency"},
+		"no global limit":    {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.GlobalLimit(0)) }, "limit 0"},
+		"a rate of none":     {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.Rate(0, time.Second)) }, "rate of 0"},
+		"a rate per no time": {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.Rate(1, 0)) }, "rate of 1 per 0s"},
+		"a nil middleware":   {func(s *worker.Supervisor) { worker.Handle(s, "x", ok, worker.Use(identity, nil)) }, "middleware 2 is nil"},
 		"middleware without one": {func(s *worker.Supervisor) {
 			worker.Handle(s, "x", ok, worker.Use(func(worker.Handler) worker.Handler { return nil }))
 		}, "returned no handler"},
@@ -41,7 +51,7 @@ func TestAWrongRegistrationIsWhatRunReturnsAndNothingIsStarted(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := newRig(t, worker.Config{})
+				r := newRig(t, worker.Config{Pools: []worker.Pool{{Name: "all"}}})
 				worker.Handle(r.sup, "good", ok)
 				c.register(r.sup)
 				err := r.sup.Run(t.Context())
@@ -118,6 +128,9 @@ func TestNewRefusesABadConfig(t *testing.T) {
 			"a negative lease":         {Lease: -time.Second},
 			"a negative drain timeout": {DrainTimeout: -1},
 			"a negative grace timeout": {GraceTimeout: -1},
+			"a pool without name":      {Pools: []worker.Pool{{Concurrency: 1}}},
+			"two pools of one name":    {Pools: []worker.Pool{{Name: "a"}, {Name: "a"}}},
+			"a pool of less than none": {Pools: []worker.Pool{{Name: "a", Concurrency: -1}}},
 			"a nil middleware":         {Middleware: []worker.Middleware{nil}},
 		}
 		for name, cfg := range cases {

@@ -13,18 +13,18 @@ import (
 // beatsPerLease is how often leases are extended; the reaper and the list of processes go by it as well.
 const beatsPerLease = 4
 
-// beat is the loop that extends the leases of a pool: those of attempts that run and of those whose end has not arrived. One time
+// beat is the loop that extends the leases of an instance: those of attempts that run and of those whose end has not arrived. One time
 // in beatsPerLease it asks, too, whether the store believes that an idle slot holds something.
-func (p *pool) beat() *loop.Loop {
-	every := p.terms.Lease / beatsPerLease
+func (f *feed) beat() *loop.Loop {
+	every := f.every()
 	passes := 1
-	return loop.Start(p.run.base, loop.Config{
-		Name:     loop.Name{Loop: "heartbeat", Instance: p.terms.Instance},
-		Outages:  &p.run.outages,
+	return loop.Start(f.run.base, loop.Config{
+		Name:     loop.Name{Loop: "heartbeat", Instance: f.terms.Instance},
+		Outages:  &f.run.outages,
 		MaxPause: min(every, loop.MaxPause),
 		Pass: func(ctx context.Context) (time.Duration, error) {
 			began := time.Now()
-			err := p.beatOnce(ctx, passes%beatsPerLease == 0)
+			err := f.beatOnce(ctx, passes%beatsPerLease == 0)
 			passes++
 			return max(every-time.Since(began), time.Millisecond), err
 		},
@@ -37,25 +37,27 @@ type asked struct {
 	asks int
 }
 
-func (p *pool) beatOnce(ctx context.Context, all bool) error {
-	held, idle := p.holders(all)
+func (f *feed) beatOnce(ctx context.Context, all bool) error {
+	held, idle := f.holders(all)
 	for len(held)+len(idle) > 0 {
 		some := held[:min(len(held), store.MaxCall)]
 		others := idle[:min(len(idle), store.MaxCall-len(some))]
 		held, idle = held[len(some):], idle[len(others):]
-		if err := p.beatSome(ctx, some, others); err != nil {
+		if err := f.beatSome(ctx, some, others); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// holders returns the attempts that hold a lease and, if asked for, the slots that hold none and don't ask for one.
-func (p *pool) holders(all bool) (held []*attempt, idle []asked) {
+// holders returns the attempts that hold a lease of the instance and, if asked for, the slots that hold none at all and don't
+// ask for one.
+func (f *feed) holders(all bool) (held []*attempt, idle []asked) {
+	p := f.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.slots {
-		if s.at != nil {
+		if s.at != nil && s.at.feed == f {
 			held = append(held, s.at)
 		}
 	}
@@ -67,7 +69,19 @@ func (p *pool) holders(all bool) (held []*attempt, idle []asked) {
 	return held, idle
 }
 
-func (p *pool) beatSome(ctx context.Context, held []*attempt, idle []asked) error {
+// held returns the attempts that hold a lease.
+func (p *pool) held() (held []*attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.slots {
+		if s.at != nil {
+			held = append(held, s.at)
+		}
+	}
+	return held
+}
+
+func (f *feed) beatSome(ctx context.Context, held []*attempt, idle []asked) error {
 	beats, others := make([]store.Beat, len(held)), make([]uuid.UUID, len(idle))
 	for i, at := range held {
 		beats[i] = store.Beat{Lease: at.lease, Progress: at.news()}
@@ -76,11 +90,11 @@ func (p *pool) beatSome(ctx context.Context, held []*attempt, idle []asked) erro
 		others[i] = idle[i].slot.worker
 	}
 	sent := time.Now()
-	verdicts, found, err := p.run.rt.Heartbeat(ctx, p.terms, beats, others)
+	verdicts, found, err := f.run.rt.Heartbeat(ctx, f.terms, beats, others)
 	if err != nil {
 		return err
 	}
-	until := sent.Add(p.run.trusted)
+	until := sent.Add(f.run.trusted)
 	for i, at := range held {
 		at.carried(beats[i].Progress)
 		switch verdicts[i] {
@@ -90,18 +104,19 @@ func (p *pool) beatSome(ctx context.Context, held []*attempt, idle []asked) erro
 			at.extend(until)
 			at.cancel(ErrCancelled)
 		case store.Lost:
-			p.run.lose(at)
+			f.run.lose(at)
 		}
 	}
 	if len(found) > 0 {
-		p.returnUnknown(found, idle)
+		f.returnUnknown(found, idle)
 	}
 	return nil
 }
 
 // returnUnknown gives back what idle slots hold without knowing. A slot that has asked for a job in the meantime is being
 // given it in the regular way.
-func (p *pool) returnUnknown(found []*store.Lease, idle []asked) {
+func (f *feed) returnUnknown(found []*store.Lease, idle []asked) {
+	p := f.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range found {
@@ -110,8 +125,8 @@ func (p *pool) returnUnknown(found []*store.Lease, idle []asked) {
 			if s.worker != l.Job.Worker || s.asks != a.asks || s.at != nil || !p.removeIdleLocked(s) {
 				continue
 			}
-			s.at = s.refuse(l, store.Release, nil)
-			p.turns.Add(turn{s, s.at})
+			s.at = f.refuse(s, l, store.Release, nil)
+			f.turns.Add(turn{s, s.at})
 		}
 	}
 }
@@ -145,8 +160,7 @@ func (r *process) lapse() *loop.Loop {
 			first := now.Add(r.trusted)
 			r.watched.Store(int64(first.Sub(r.started))) // so that what is claimed from here on is seen by watch
 			for _, p := range r.pools {
-				held, _ := p.holders(false)
-				for _, at := range held {
+				for _, at := range p.held() {
 					until, ok := at.holdsUntil()
 					switch {
 					case !ok:

@@ -72,6 +72,7 @@ const (
 // anything that a plain struct can't answer: many handlers never do.
 type attempt struct {
 	slot     *slot
+	feed     *feed // of the job's instance
 	lease    *store.Lease
 	started  time.Time
 	deadline time.Time // zero: none

@@ -34,7 +34,7 @@ type verdict struct {
 }
 
 // judge reads what a handler returned, and why its context had ended before, nil if it had not.
-func judge(r *registration, attempt int, err, cause error) verdict {
+func judge(r *registration, job *store.Job, err, cause error) verdict {
 	if err == nil {
 		return verdict{verb: store.Complete}
 	}
@@ -63,11 +63,11 @@ func judge(r *registration, attempt int, err, cause error) verdict {
 			return verdict{verb: store.Bury, text: text, err: err}
 		}
 	}
-	delay, again, broken := next(r.policy, attempt, err)
+	delay, again, broken := next(r.policy, job.Attempt, err)
 	if broken != nil {
 		text = fmt.Sprintf("%s (the retry policy failed, the default one stood in: %v)", text, broken)
 	}
-	if !again {
+	if !again || job.MaxAttempts > 0 && job.Attempt >= job.MaxAttempts {
 		return verdict{verb: store.Bury, text: text, err: err}
 	}
 	if d, ok := retry.Delay(err); ok && !isPanic {

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// process is a Run: all that lives while it lasts. Goroutines: one a slot; two loops a pool (heartbeat, reaper) and up to two
+// process is a Run: all that lives while it lasts. Goroutines: one a slot; two loops an instance (heartbeat, reaper) and up to two
 // requests in flight; four loops for all (subscription, lease watch, list of processes) and the listener's.
 type process struct {
 	rt      *store.Runtime
@@ -34,7 +34,8 @@ type process struct {
 	hearing    atomic.Bool  // the subscription stands
 	watched    atomic.Int64 // when the lease watch looks next, since started
 	pools      []*pool
-	byInstance map[string]*pool
+	feeds      []*feed // of all pools
+	byInstance map[string]*feed
 
 	announcer, listener, watcher *loop.Loop
 }
@@ -49,14 +50,23 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 			ID: uuid.New(), Node: cfg.Node, Host: host, PID: os.Getpid(),
 			Since: time.Now().UTC().Truncate(time.Millisecond),
 		},
-		byInstance: make(map[string]*pool, len(registered)),
+		byInstance: make(map[string]*feed, len(registered)),
 	}
 	r.io, r.stopIO = context.WithCancel(r.base)
 	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Own: ownAffair}
+	shared := map[string]*pool{}
 	for _, reg := range registered {
-		p := newPool(r, reg)
-		r.pools = append(r.pools, p)
-		r.byInstance[reg.terms.Instance] = p
+		p := shared[reg.pool]
+		if p == nil {
+			p = newPool(r, reg.concurrency, reg.strict)
+			r.pools = append(r.pools, p)
+		}
+		if reg.pool != "" {
+			shared[reg.pool] = p
+		}
+		f := p.serve(reg)
+		r.feeds = append(r.feeds, f)
+		r.byInstance[reg.terms.Instance] = f
 		r.about.Instances = append(r.about.Instances, reg.terms.Instance)
 	}
 	return r
@@ -68,8 +78,6 @@ func (r *process) start() {
 	r.watcher = r.lapse()
 	r.announcer = r.announce()
 	for _, p := range r.pools {
-		p.beats = p.beat()
-		p.reaper = p.reap()
 		p.start()
 	}
 	r.listener = r.listen()
@@ -118,7 +126,9 @@ func await(ctx context.Context, done <-chan struct{}) bool {
 func (r *process) stopClaiming(hard context.Context) {
 	for _, p := range r.pools {
 		p.stopClaiming()
-		p.reaper.Cancel()
+	}
+	for _, f := range r.feeds {
+		f.reaper.Cancel()
 	}
 	r.announcer.Stop()
 	for _, p := range r.pools {
@@ -137,8 +147,7 @@ func (r *process) stopClaiming(hard context.Context) {
 // interrupt ends the contexts of all handlers: line 3 of Run.
 func (r *process) interrupt() {
 	for _, p := range r.pools {
-		held, _ := p.holders(false)
-		for _, at := range held {
+		for _, at := range p.held() {
 			at.cancel(ErrShutdown)
 		}
 	}
@@ -165,13 +174,17 @@ func (r *process) join() error {
 	r.stopIO()
 	for _, p := range r.pools {
 		p.join()
-		p.reaper.Wait()
+	}
+	for _, f := range r.feeds {
+		f.reaper.Wait()
 	}
 	r.listener.Stop()
 	r.watcher.Stop()
 	var left []uuid.UUID
+	for _, f := range r.feeds {
+		f.beats.Stop()
+	}
 	for _, p := range r.pools {
-		p.beats.Stop()
 		left = append(left, p.unsettled()...)
 	}
 	if len(left) == 0 {
@@ -180,12 +193,14 @@ func (r *process) join() error {
 	return &UnsettledError{left}
 }
 
-// stopClaiming makes the requests to come ask for nothing and lets go of the timer.
+// stopClaiming makes the requests to come ask for nothing and lets go of the timers.
 func (p *pool) stopClaiming() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopped = time.Now()
-	p.timer.Stop()
+	for _, f := range p.feeds {
+		f.timer.Stop()
+	}
 	close(p.stopping)
 	p.checkStopLocked()
 }
@@ -231,7 +246,7 @@ func (p *pool) abandon() (stuck []StuckHandler) {
 // join waits for the slots' goroutines, but for those that were abandoned, and for the requests that are in flight, which
 // give up: nothing comes back to a slot from them.
 func (p *pool) join() {
-	p.turns.Wait()
+	p.settled()
 	for _, s := range p.slots {
 		close(s.attempts)
 	}
@@ -240,13 +255,19 @@ func (p *pool) join() {
 			<-s.keeper.done
 		}
 	}
-	p.turns.Wait()
+	p.settled()
+}
+
+// settled waits for the requests that are in flight.
+func (p *pool) settled() {
+	for _, f := range p.feeds {
+		f.turns.Wait()
+	}
 }
 
 // cancelJob ends the context of the handler that runs a job, if it is one of this pool's.
 func (p *pool) cancelJob(id uuid.UUID) {
-	held, _ := p.holders(false)
-	for _, at := range held {
+	for _, at := range p.held() {
 		if at.lease.Job.ID == id {
 			at.cancel(ErrCancelled)
 		}

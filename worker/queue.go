@@ -63,7 +63,7 @@ type flight struct {
 
 func newQueue(rt *store.Runtime, instance string) *queue {
 	q := &queue{rt: rt, instance: instance}
-	weigh := func(e *entry) int { return len(e.job.Payload) + jobWeight }
+	weigh := func(e *entry) int { return jobSize(&e.job) }
 	q.group = batch.New(sendLanes, store.MaxCall, callWeight, weigh, q.flush)
 	return q
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type Config struct {
 	OnEvent func(Event)
 	// Middleware wraps every handler, the first outermost.
 	Middleware []Middleware
+	// Pools are those that instances share: see In. A handler without In has a pool of its own.
+	Pools []Pool
 	// Now arms timers and nothing else: no lease and no job's time is decided by it. For tests; by default time.Now.
 	Now func() time.Time
 }
@@ -58,6 +61,7 @@ func (c *Config) validate() error {
 			errs = append(errs, invalid("middleware %d is nil", i+1))
 		}
 	}
+	errs = append(errs, validatePools(c.Pools))
 	return errors.Join(errs...)
 }
 
@@ -89,6 +93,7 @@ func New(st *store.Store, cfg Config) (*Supervisor, error) {
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, DefaultDrainTimeout)
 	cfg.GraceTimeout = cmp.Or(cfg.GraceTimeout, DefaultGraceTimeout)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Pools = slices.Clone(cfg.Pools)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

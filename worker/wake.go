@@ -8,62 +8,130 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A pool looks for jobs when it has idle slots and reason to believe that there is something: it was woken, it may have missed a
-// wake-up, or the store said when to look again. A reason that comes while a request is in flight is kept until the
-// next request, since nobody knows whether that one saw it: this is what `due` is for.
+// A pool looks for jobs of an instance when it has idle slots and reason to believe that there is something: it was woken, it may
+// have missed a wake-up, or the store said when to look again. A reason that comes while a request is in flight is kept until
+// the next request, since nobody knows whether that one saw it: this is what `due` is for.
 
 // wake makes the pool look, now or as soon as it has an idle slot.
-func (p *pool) wake() {
+func (f *feed) wake() {
+	f.pool.mu.Lock()
+	defer f.pool.mu.Unlock()
+	f.stirLocked()
+	f.pool.lookLocked()
+}
+
+// called is a wake for a reason that no other process was told. If other instances keep all slots busy, it is passed on.
+func (f *feed) called() {
+	p := f.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due = true
+	busy := len(p.idle) == 0 && f.looks == 0 && len(p.feeds) > 1 && p.stopped.IsZero()
+	f.stirLocked()
 	p.lookLocked()
+	if busy && !f.passing {
+		f.passing = true
+		f.turns.Add(turn{})
+	}
 }
 
 // expire is what the timer calls.
-func (p *pool) expire() {
+func (f *feed) expire() {
+	f.pool.mu.Lock()
+	defer f.pool.mu.Unlock()
+	f.armed = time.Time{}
+	f.stirLocked()
+	f.pool.lookLocked()
+}
+
+func (f *feed) stirLocked() { f.due, f.empty = true, false }
+
+// wake makes the pool look for the jobs of all its instances.
+func (p *pool) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.armed = time.Time{}
-	p.due = true
+	for _, f := range p.feeds {
+		f.stirLocked()
+	}
 	p.lookLocked()
 }
 
 // lookLocked makes turns of idle slots if there is reason to. A look that is on its way will see all that came before it is
-// sent, so one is enough.
+// sent, so one is enough for an instance.
 func (p *pool) lookLocked() {
-	n := min(len(p.idle), p.ask)
-	if !p.due || n == 0 || p.looks > 0 || !p.stopped.IsZero() {
+	if len(p.idle) == 0 || !p.stopped.IsZero() {
 		return
 	}
-	p.looks = n
-	rest := len(p.idle) - n
-	look := make([]turn, 0, n)
-	for _, s := range p.idle[rest:] {
-		look = append(look, turn{slot: s})
+	ready := func(f *feed) bool { return f.due && f.looks == 0 && len(f.look) < f.ask }
+	may := func(i int) bool {
+		// In a strict pool nobody is asked before it is known of those before him that they have nothing.
+		return ready(p.feeds[i]) || p.picker.strict && !p.feeds[i].empty
 	}
-	clear(p.idle[rest:])
-	p.idle = p.idle[:rest]
-	p.turns.AddAll(look)
+	for n := len(p.idle); n > 0; n-- {
+		i := p.picker.next(may)
+		if i < 0 || !ready(p.feeds[i]) {
+			break
+		}
+		f, s := p.feeds[i], p.idle[n-1]
+		f.look = append(f.look, turn{slot: s})
+		p.idle[n-1] = nil
+		p.idle = p.idle[:n-1]
+	}
+	for _, f := range p.feeds {
+		if len(f.look) > 0 {
+			f.looks = len(f.look)
+			f.turns.AddAll(f.look)
+			clear(f.look)
+			f.look = f.look[:0]
+		}
+	}
+}
+
+// nextLocked says whether a slot that hands something in to a feed asks for its next job there at the same time. If another
+// feed's turn has come the slot asks that one, as soon as it is free.
+func (p *pool) nextLocked(f *feed, s *slot) bool {
+	if len(p.feeds) == 1 {
+		return true
+	}
+	i := p.picker.next(func(i int) bool { return !p.feeds[i].empty })
+	switch {
+	case i < 0:
+		return false
+	case p.feeds[i] == f:
+		return true
+	}
+	s.next = p.feeds[i]
+	return false
+}
+
+// restLocked is for a slot that holds nothing and has asked for nothing that is unanswered.
+func (p *pool) restLocked(s *slot) {
+	f := s.next
+	s.next = nil
+	if f == nil || f.empty || !p.stopped.IsZero() {
+		p.idle = append(p.idle, s)
+		return
+	}
+	f.looks++
+	f.turns.Add(turn{slot: s})
 }
 
 // armLocked sets the timer for the next look: after `next`, where that isn't negative, but no later than the poll. An earlier time
 // that it is set to stands: the answers of two requests may come in another order than they were given.
-func (p *pool) armLocked(next time.Duration) {
-	if !p.stopped.IsZero() {
+func (f *feed) armLocked(next time.Duration) {
+	if !f.pool.stopped.IsZero() {
 		return
 	}
 	wait := poll
-	if !p.run.hearing.Load() {
+	if !f.run.hearing.Load() {
 		wait = deafTo
 	}
 	if next >= 0 {
 		wait = min(wait, next)
 	}
-	now := p.run.now()
-	if at := now.Add(wait); p.armed.IsZero() || at.Before(p.armed) || p.armed.Before(now) {
-		p.armed = at
-		p.timer.Reset(wait)
+	now := f.run.now()
+	if at := now.Add(wait); f.armed.IsZero() || at.Before(f.armed) || f.armed.Before(now) {
+		f.armed = at
+		f.timer.Reset(wait)
 	}
 }
 
@@ -97,12 +165,12 @@ func (r *process) heed(m store.Message) {
 	case store.Subscribed: // whatever was said before is lost; and Redis is there
 		r.hearing.Store(true)
 		r.wakeAll()
-		for _, p := range r.pools {
-			p.hope()
+		for _, f := range r.feeds {
+			f.hope()
 		}
 	case store.Wake:
-		if p := r.byInstance[m.Instance]; p != nil {
-			p.wake()
+		if f := r.byInstance[m.Instance]; f != nil {
+			f.called()
 		}
 	case store.CancelJob:
 		for _, p := range r.pools {

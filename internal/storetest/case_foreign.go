@@ -227,6 +227,8 @@ func aBrokenInstanceHarmsNoOther(t *testing.T, e *Env) {
 // Every key there is after all kinds of operations is one of the layout (which the check after each case sees to); and
 // each of the layout is used.
 func aBusyRunLeavesOnlyKeysOfTheLayout(t *testing.T, e *Env) {
+	e.suspected(t, 2)
+	e.claimOne(t) // one of them
 	ids := e.inEachState(t)
 	l := e.claimOne(t)
 	_, _, err := e.Runtime.Heartbeat(t.Context(), e.Terms(), []store.Beat{{Lease: l, Progress: []byte(`1`)}}, nil)
@@ -236,9 +238,9 @@ func aBusyRunLeavesOnlyKeysOfTheLayout(t *testing.T, e *Env) {
 	e.cancel(t, l.Job.ID)
 	e.cancel(t, ids[store.Doing])
 	must(t, e.Runtime.Announce(t.Context(), store.Process{ID: e.Process, Instances: []string{instance}}, time.Minute))
-	e.ask(t, uuid.New())
 	must(t, e.Store.Pause(t.Context(), instance)) // so that a job waits and a process too
-	e.one(t)
+	e.ask(t, uuid.New())
+	e.Enqueue(t, e.by(t, soon), unique(store.UniqueDone, "k"), unique(store.UniqueWindow, "w"))
 	seen := map[string]bool{}
 	for _, key := range e.keys(t) {
 		rest := strings.TrimPrefix(strings.TrimPrefix(key, e.Prefix+":"), "{"+instance+"}:")

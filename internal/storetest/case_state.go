@@ -320,6 +320,29 @@ func operations() []operation {
 		}, nil},
 		{"Delete", func(e *Env, t *testing.T, l *store.Lease) error { return e.Store.Delete(t.Context(), id(l)) }, nil},
 		{"Cancel", func(e *Env, t *testing.T, l *store.Lease) error { return e.Store.Cancel(t.Context(), id(l)) }, nil},
+		{"Explain", func(e *Env, t *testing.T, l *store.Lease) error {
+			_, err := e.Store.Explain(t.Context(), id(l))
+			return err
+		}, nil},
+		{"RequeueAll", func(e *Env, t *testing.T, _ *store.Lease) error {
+			_, err := e.Store.RequeueAll(t.Context(), store.Filter{})
+			return err
+		}, nil},
+		{"CancelAll", func(e *Env, t *testing.T, _ *store.Lease) error {
+			_, err := e.Store.CancelAll(t.Context(), store.Filter{})
+			return err
+		}, nil},
+		{"Purge", func(e *Env, t *testing.T, _ *store.Lease) error {
+			_, err := e.Store.Purge(t.Context(), store.Filter{})
+			return err
+		}, nil},
+		{"DeleteInstance", func(e *Env, t *testing.T, _ *store.Lease) error {
+			return e.Store.DeleteInstance(t.Context(), instance, true)
+		}, nil},
+		{"Audit", func(e *Env, t *testing.T, _ *store.Lease) error {
+			_, _, err := e.Runtime.Audit(t.Context(), instance, store.AuditCursor{})
+			return err
+		}, nil},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,7 @@ func Cases() []Case {
 	return slices.Concat(stateCases(), placeCases(), attemptCases(), fenceCases(), finishCases(), boundCases(), laneCases(),
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
 		wakeCases(), cancelCases(), adminCases(), listCases(),
+		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
 		invalidCases(), brokenCases(), foreignCases())
 }
 
@@ -111,35 +113,69 @@ func must(t testing.TB, err error) {
 // Key returns the full name of an instance's key.
 func (e *Env) Key(instance, name string) string { return e.Prefix + ":{" + instance + "}:" + name }
 
-// Later lets time pass, for all that the server has noted: leases, due times, ends, waiting.
+// Later lets time pass, for all that the server has noted: leases, due times, deadlines, ends, windows, waiting.
 func (e *Env) Later(t testing.TB, d time.Duration) {
 	t.Helper()
 	if e.Fake {
 		time.Sleep(d)
 		return
 	}
-	ctx := t.Context()
+	e.shift(t, d)
+}
+
+// Back lets the server's clock go back, for the same: it moves what was noted into the future.
+func (e *Env) Back(t testing.TB, d time.Duration) {
+	t.Helper()
+	e.shift(t, -d)
+}
+
+// shift moves what the server has noted into the past.
+func (e *Env) shift(t testing.TB, d time.Duration) {
+	t.Helper()
+	ctx, by := t.Context(), float64(d.Milliseconds())
 	for _, key := range e.keys(t) {
-		name := key[strings.LastIndexByte(key, ':')+1:]
-		by := float64(d.Milliseconds())
-		switch name {
+		switch name := key[strings.LastIndexByte(key, ':')+1:]; name {
+		case "doing", "done", "dead", "cancelled", "parked", "awaited", "waiting", "cancels", "processes", "windows", "deadlines":
+			e.shiftScores(t, key, by)
 		case "scheduled":
-			by *= 16
-		case "doing", "done", "dead", "cancelled", "parked", "awaited", "waiting", "cancels", "processes":
-		default:
-			continue
+			e.shiftScores(t, key, by*16)
+		case "locks", "meta":
+			for field, v := range e.Raw.HGetAll(ctx, key).Val() {
+				if name == "meta" && !slices.Contains([]string{"reaped", "grace", "rate"}, field) || name == "locks" && v[0] != 'w' {
+					continue
+				}
+				head := 0
+				if name == "locks" {
+					head = 17
+				}
+				at, err := strconv.ParseFloat(v[head:], 64)
+				must(t, err)
+				if at > 0 {
+					e.put(t, "HSET", key, field, v[:head]+strconv.FormatFloat(at-by, 'f', -1, 64))
+				}
+			}
 		}
-		all, err := e.Raw.ZRangeWithScores(ctx, key, 0, -1).Result()
-		if err != nil {
-			t.Fatalf("moving %s into the past: %v", key, err)
-		}
-		for some := range slices.Chunk(all, 5000) {
-			for i := range some {
+	}
+}
+
+// shiftScores takes by from each score of a set; a negative one, which is a deadline turned off, counts from zero.
+func (e *Env) shiftScores(t testing.TB, key string, by float64) {
+	t.Helper()
+	ctx := t.Context()
+	all, err := e.Raw.ZRangeWithScores(ctx, key, 0, -1).Result()
+	if err != nil {
+		t.Fatalf("moving %s in time: %v", key, err)
+	}
+	for some := range slices.Chunk(all, 5000) {
+		for i := range some {
+			if some[i].Score < 0 {
+				some[i].Score += by
+			} else {
 				some[i].Score -= by
 			}
-			if err := e.Raw.ZAdd(ctx, key, some...).Err(); err != nil {
-				t.Fatalf("moving %s into the past: %v", key, err)
-			}
+		}
+		if err := e.Raw.ZAdd(ctx, key, some...).Err(); err != nil {
+			t.Fatalf("moving %s in time: %v", key, err)
 		}
 	}
 }

@@ -13,7 +13,7 @@ local key = which == 0 and jobs or sets[which]
 local longest = math.max(1, tonumber(call('HGET', meta, 'maxrec') or 1) or 1)
 local step = which == 0 and math.max(1, math.min(100, floor(1048576 / longest))) or 100
 local page = call(which == 0 and 'HSCAN' or 'ZSCAN', key, cursor, 'COUNT', step)
-local stubs, reasons, buried, moved, from = {}, {}, {}, {}, {}
+local stubs, reasons, buried, moved, from, over, freed = {}, {}, {}, {}, {}, {}, {}
 local trust = { 3, 5, 6, 7, 4, 2, 8, 1 } -- of several states, the first of these counts
 for i = 1, #page[2], 2 do
   local id = page[2][i]
@@ -39,6 +39,10 @@ for i = 1, #page[2], 2 do
       buried[#buried + 1] = id
       reasons[#reasons + 1] = id
       reasons[#reasons + 1] = known and 'it was in no state' or 'the record is missing'
+      over[#over + 1] = id
+      local worker = match(live[runs] and call('HGET', runs, id) or '', '^%d+ %d+ %d+ %d+ (.*)$')
+      local lease = worker and live[workers] and call('HGET', workers, worker)
+      if lease and sub(lease, 1, 16) == id then freed[#freed + 1] = worker end -- what it writes from now on is stale
       if first then
         from[first] = from[first] or {}
         table.insert(from[first], id)
@@ -49,5 +53,9 @@ end
 add('HSET', jobs, stubs)
 add('HSET', errors, reasons)
 add('ZADD', dead, buried)
+tell(over, wanted(over, now))
 for s, ids in pairs(from) do drop('ZREM', sets[s], ids) end
+drop('HDEL', workers, freed)
+drop('ZREM', cancels, over)
+close(over, false)
 return { 0, page[1], moved }

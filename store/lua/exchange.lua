@@ -211,7 +211,7 @@ elseif notes[3] then
 end
 if pace > 0 then
   turn = math.max(tonumber(notes[4] or 0) or 0, now - 100)
-  if turn > now + 86400000 + pace then turn = now end -- the clock has gone back
+  if turn > now + pace + 1 then turn = now end -- the clock has gone back, or the rate was slower
   room = math.min(room, floor((now - turn) / pace) + 1)
 elseif notes[4] then
   call('HDEL', meta, 'rate')
@@ -307,24 +307,39 @@ if room > 0 and not notes[1] then
   end
 end
 
+-- A job that was given back and claimed again in this very call stays doing.
+local reclaimed, undone = {}, {}
+if #into.t + #into.s > 0 then
+  for k = 1, given, 4 do reclaimed[sub(got[k + 1], 1, 16)] = true end
+end
+for k = 1, #ids do
+  if not reclaimed[ids[k]] then undone[#undone + 1] = ids[k] end
+end
+
 -- What is left, for others or for the next look.
 left = call('ZCARD', todo) - #claimed
-if suspect and claimed[#claimed] == suspect then left = left + 1 end -- it did not stand in todo
-if not notes[1] and left + call('ZCARD', suspects) > 0 then
-  if most > 0 then left = math.min(left, most - call('ZCARD', doing) + #ids) end
-  if pace > 0 then
-    local taken = f - 1
-    turn = turn + taken * pace
-    if taken > 0 then call('HSET', meta, 'rate', format('%.3f', turn)) end
-    if turn > now and left > 0 then
-      local wait = math.ceil(turn - now)
-      next = next < 0 and wait or math.min(next, wait)
-      left = 0
-      paced = true
-    end
+if live[suspects] then
+  local spare = call('ZCARD', suspects)
+  if suspect and claimed[#claimed] == suspect then
+    left = left + 1 -- it did not stand in todo
+    spare = spare - 1
+  end
+  if spare > 0 and not busy then left = left + 1 end -- another could be run here
+end
+if pace > 0 and f > 1 then
+  turn = turn + (f - 1) * pace
+  call('HSET', meta, 'rate', format('%.3f', turn))
+end
+if not notes[1] and left > 0 then
+  if most > 0 then left = math.min(left, most - call('ZCARD', doing) + #undone) end
+  if pace > 0 and turn > now and left > 0 then
+    local wait = math.ceil(turn - now)
+    next = next < 0 and wait or math.min(next, wait)
+    left = 0
+    paced = true
   end
 end
-if cut or (left > 0 and not notes[1]) then next = 0 end
+if cut or (left > 0 and asking > 0 and not notes[1]) then next = 0 end
 
 -- Keep within the bounds of retention.
 local function bound(state, added, count)
@@ -336,15 +351,7 @@ end
 local trimmedDone, trimmedDead = bound(done, into.d, keep), bound(dead, into.x, keepDead)
 local trimmedCancelled = bound(cancelled, into.c, keep)
 
--- Remove. A job that was given back and claimed again in this very call stays doing.
-local reclaimed = {}
-if #into.t + #into.s > 0 then
-  for k = 1, given, 4 do reclaimed[sub(got[k + 1], 1, 16)] = true end
-end
-local undone = {}
-for k = 1, #ids do
-  if not reclaimed[ids[k]] then undone[#undone + 1] = ids[k] end
-end
+-- Remove.
 for k = f, #free do
   if held[free[k]] then idle[#idle + 1] = names[free[k]] end
 end

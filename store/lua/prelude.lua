@@ -141,6 +141,8 @@ end
 -- Gives up the keys that these jobs own in one of the modes.
 local function unlock(ids, modes)
   if not live[owners] or not live[locks] or #ids == 0 then return end
+  -- One of them may have vanished since, in a slot that is migrating: then nothing is locked.
+  if redis.pcall('EXISTS', owners) ~= 1 or redis.pcall('EXISTS', locks) ~= 1 then return end
   local owned, keys, mine = many('HMGET', owners, ids), {}, {}
   for i = 1, #ids do
     if owned[i] and string.find(modes, sub(owned[i], 1, 1), 1, true) then

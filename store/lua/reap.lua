@@ -137,7 +137,7 @@ else
 end
 
 local next = -1
-if #after > 0 then next = math.max(0, tonumber(after[2]) - now + 1) end
+if #after > 0 then next = math.max(0, math.min(tonumber(after[2]) - now, leaseFor) + 1) end
 if #ids == 0 and now < grace then next = math.max(next, grace - now) end
 for _, list in ipairs({ trimDone, trimCancelled, trimDead, lapsed, expired, past, far }) do
   if #list >= 1000 then next = 0 end

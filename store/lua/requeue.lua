@@ -8,7 +8,7 @@
 local bad = foreign()
 if bad then return bad end
 local paused, now = call('HGET', meta, 'paused'), clock()
-local out, places, back, from, newLocks, keys = {}, {}, {}, {}, {}, {}
+local out, places, back, from, newLocks, keys, ended = {}, {}, {}, {}, {}, {}, {}
 for i = 1, #ARGV do
   local id = ARGV[i]
   local state, set = whereabouts(id)
@@ -19,6 +19,7 @@ for i = 1, #ARGV do
   if known and state and state >= 5 and not other then
     if key then
       keys[key] = id
+      ended[#ended + 1] = key -- no longer a window's
       newLocks[#newLocks + 1] = key
       newLocks[#newLocks + 1] = sub(owned, 1, 1) .. id
     end
@@ -48,5 +49,6 @@ drop('HDEL', runs, afresh)
 drop('HDEL', errors, back)
 drop('HDEL', results, back)
 drop('ZREM', deadlines, back)
+drop('ZREM', windows, ended)
 if not paused then wake(#back) end
 return { 0, out }
