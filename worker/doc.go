@@ -20,6 +20,11 @@
 // The context of a handler has the values of the one given to Run, but not its end. It ends with one of these causes,
 // which [context.Cause] tells: [ErrTimeout], [ErrCancelled], [ErrLeaseLost], [ErrShutdown].
 //
+// # Who runs how much
+//
+// Each instance has workers of its own, as many as [Concurrency] says, or shares those of a [Pool] with others ([In]). For all
+// processes together, [GlobalLimit] bounds how many of its jobs run at once and [Rate] how often one is started.
+//
 // # How a handler steers
 //
 // By the error it returns, through any wrapping:

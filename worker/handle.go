@@ -73,7 +73,7 @@ func Retention(age time.Duration, n int) HandleOption {
 }
 
 // MaxCrashes says after how many leases in a row that ran out, instead of being given back, a job is dead: at least 1, by
-// default 3.
+// default 3. A job that is one short of it is suspected of taking its process with it: a process runs one such job at a time.
 func MaxCrashes(n int) HandleOption {
 	return handleOption(func(r *registration) error {
 		if n < 1 {
