@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -107,12 +108,16 @@ func (s *Store) check(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.rdb.SetNX(ctx, s.keys.format(), formatVersion, 0).Err(); err != nil {
-		return fmt.Errorf("checking the format: %w", err)
+	v, err := s.rdb.Get(ctx, s.keys.format()).Result() // written only if need be: there may be no memory
+	if errors.Is(err, redis.Nil) {
+		if err := s.rdb.SetNX(ctx, s.keys.format(), formatVersion, 0).Err(); err != nil {
+			return fmt.Errorf("checking the format: %w", err)
+		}
+		v, err = s.rdb.Get(ctx, s.keys.format()).Result()
 	}
-	switch v, err := s.rdb.Get(ctx, s.keys.format()).Result(); {
+	switch {
 	case err != nil:
-		return fmt.Errorf("checking the format: %w", err)
+		return fmt.Errorf("checking the format: %w", s.named(ctx, err, s.keys.format(), "string"))
 	case v != formatVersion:
 		return fmt.Errorf("%w: it holds format %.20q under the prefix %q, this library reads %q", ErrServer, v, s.keys.prefix, formatVersion)
 	}
@@ -159,7 +164,13 @@ func (s *Store) announce(ctx context.Context, instance string, again bool) error
 	if ok && !again {
 		return nil
 	}
-	if err := s.rdb.SAdd(ctx, s.keys.instances(), instance).Err(); err != nil {
+	err := s.rdb.SAdd(ctx, s.keys.instances(), instance).Err()
+	if err != nil { // a server that has no memory left may know it already
+		if there, _ := s.rdb.SIsMember(ctx, s.keys.instances(), instance).Result(); there {
+			err = nil
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("announcing %s: %w", instance, s.named(ctx, err, s.keys.instances(), "set"))
 	}
 	s.mu.Lock()

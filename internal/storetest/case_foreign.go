@@ -141,8 +141,8 @@ func (e *Env) claimAll(t *testing.T, lane *store.Lane) []*store.Lease {
 func globalKeysOfTheWrongTypeAreNamed(t *testing.T, e *Env) {
 	l := e.hold(t)
 	before := e.Content(t)
-	for name, right := range map[string]string{"instances": "set", "processes": "zset"} {
-		key := e.Prefix + ":" + name
+	for _, name := range []string{"instances", "processes"} {
+		key, right := e.Prefix+":"+name, Global[name]
 		for _, kind := range kinds {
 			if kind == right {
 				continue

@@ -11,7 +11,8 @@ import (
 )
 
 func reapCases() []Case {
-	return named(aReapEndsWhatRanOutAndTellsOfTheNext, manyReapersEndEachLeaseOnce, thousandsOfExpiredLeasesAreReapedInBoundedCalls)
+	return named(aReapEndsWhatRanOutAndTellsOfTheNext, aLeaseRunsOutByTheServersClock, manyReapersEndEachLeaseOnce,
+		thousandsOfExpiredLeasesAreReapedInBoundedCalls)
 }
 
 func aReapEndsWhatRanOutAndTellsOfTheNext(t *testing.T, e *Env) {
@@ -39,6 +40,30 @@ func aReapEndsWhatRanOutAndTellsOfTheNext(t *testing.T, e *Env) {
 		t.Errorf("after it: %+v; want the first reaped, and the next in %v", m, lease/2)
 	}
 	e.Want(t, store.Doing, late.Job.ID)
+}
+
+// Nothing is moved into the past here.
+func aLeaseRunsOutByTheServersClock(t *testing.T, e *Env) {
+	const short = 300 * time.Millisecond
+	id, terms := e.one(t), e.Terms()
+	terms.Lease = short
+	before := e.Now(t)
+	l := e.Exchange(t, terms, store.Exchange{Claims: workers(1)}).Leases[0]
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		m, err := e.Runtime.Reap(t.Context(), terms)
+		must(t, err)
+		if len(m.Reaped) == 0 {
+			continue
+		}
+		if now := e.Now(t); now.Before(before.Add(short)) {
+			t.Errorf("reaped after %v, the lease is %v", now.Sub(before), short)
+		}
+		if m.Reaped[0].Job != id || m.Reaped[0].Worker != l.Worker() {
+			t.Errorf("reaped %+v", m.Reaped)
+		}
+		return
+	}
+	t.Error("the lease did not run out")
 }
 
 func manyReapersEndEachLeaseOnce(t *testing.T, e *Env) {

@@ -43,7 +43,7 @@ func Cases() []Case {
 	return slices.Concat(stateCases(), placeCases(), attemptCases(), fenceCases(), finishCases(), boundCases(), laneCases(),
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
 		wakeCases(), cancelCases(), adminCases(), listCases(),
-		invalidCases(), brokenCases(), foreignCases())
+		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }
 
 // named makes cases of functions and calls them what they are called.
