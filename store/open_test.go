@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
@@ -111,4 +112,50 @@ func TestTheEmbeddedServerEndsWithClose(t *testing.T) {
 			t.Errorf("after Close: %v, want an error", err)
 		}
 	})
+}
+
+func TestAClosedClientIsAServerThatRefuses(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	st, err := store.Open(rdb, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Stats(t.Context()); !errors.Is(err, store.ErrServer) {
+		t.Errorf("%v; want ErrServer: trying again can't help", err)
+	}
+}
+
+func TestAPanicOfOnCallHarmsNothing(t *testing.T) {
+	st, err := store.OpenEmbedded(store.Options{OnCall: func(string, time.Duration, error) { panic("listener") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.Stats(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManyCommandsAtOnceWorkInABubble(t *testing.T) {
+	for range 2 { // what the first leaves behind outside of its bubble, the second would trip over
+		synctest.Test(t, func(t *testing.T) {
+			st, err := store.OpenEmbedded(store.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer st.Close()
+			var all sync.WaitGroup
+			for range 200 {
+				all.Go(func() {
+					if _, err := st.Stats(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
 }

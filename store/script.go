@@ -132,6 +132,9 @@ func (r *reader) list() reader {
 
 // typed turns the server's refusals into ErrServer. Redis tells them apart by the first word of the message.
 func typed(err error) error {
+	if errors.Is(err, redis.ErrClosed) {
+		return fmt.Errorf("%w: %w", ErrServer, err)
+	}
 	var re redis.Error
 	if !errors.As(err, &re) || errors.Is(err, ErrServer) {
 		return err

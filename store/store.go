@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,7 +76,7 @@ func (s *Store) do(ctx context.Context, op string, f func() error) error {
 		err = fmt.Errorf("%s: %w", op, typed(err))
 	}
 	if s.opts.OnCall != nil {
-		s.opts.OnCall(op, time.Since(start), err)
+		s.called(op, time.Since(start), err)
 	}
 	return err
 }
@@ -89,6 +91,16 @@ func (s *Store) named(ctx context.Context, err error, key, want string) error {
 		return err
 	}
 	return &KeyError{Key: key, Type: kind, Want: want}
+}
+
+// called calls OnCall, whose panic must not become the operation's.
+func (s *Store) called(op string, took time.Duration, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			slog.Default().Error("OnCall panicked", "op", op, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	s.opts.OnCall(op, took, err)
 }
 
 // check makes sure, once, that the server can serve: its version, and the format of what it holds.

@@ -52,7 +52,7 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 		byInstance: make(map[string]*pool, len(registered)),
 	}
 	r.io, r.stopIO = context.WithCancel(r.base)
-	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Own: ownAffair}
+	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Scope: scope}
 	for _, reg := range registered {
 		p := newPool(r, reg)
 		r.pools = append(r.pools, p)
@@ -241,14 +241,4 @@ func (p *pool) join() {
 		}
 	}
 	p.turns.Wait()
-}
-
-// cancelJob ends the context of the handler that runs a job, if it is one of this pool's.
-func (p *pool) cancelJob(id uuid.UUID) {
-	held, _ := p.holders(false)
-	for _, at := range held {
-		if at.lease.Job.ID == id {
-			at.cancel(ErrCancelled)
-		}
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/stint-go/stint/internal/loop"
 	"github.com/stint-go/stint/store"
 )
@@ -114,5 +116,15 @@ func (r *process) heed(m store.Message) {
 func (r *process) wakeAll() {
 	for _, p := range r.pools {
 		p.wake()
+	}
+}
+
+// cancelJob ends the context of the handler that runs a job, if it is one of this pool's.
+func (p *pool) cancelJob(id uuid.UUID) {
+	held, _ := p.holders(false)
+	for _, at := range held {
+		if at.lease.Job.ID == id {
+			at.cancel(ErrCancelled)
+		}
 	}
 }
