@@ -19,6 +19,13 @@ func (s *Store) Runtime() *Runtime { return &Runtime{s} }
 // other way in. It is not the caller's to close.
 func (r *Runtime) Client() redis.UniversalClient { return r.s.rdb }
 
+// SetSole says that no other process uses the server: what a supervisor does for the sake of others, or in case that a message
+// was lost, it then does rarely. For tests, where days of fake time would cost minutes otherwise. Before Run.
+func (r *Runtime) SetSole() { r.s.sole.Store(true) }
+
+// Sole reports whether SetSole was called.
+func (r *Runtime) Sole() bool { return r.s.sole.Load() }
+
 // Terms are what a process has agreed with an instance. They are the same in each of its calls.
 type Terms struct {
 	Instance   string

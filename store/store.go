@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,6 +30,7 @@ type Store struct {
 	keys     keyspace
 	opts     Options
 	embedded *embedded // nil unless the server is our own
+	sole     atomic.Bool
 
 	mu      sync.Mutex
 	checked bool                // the server has been found good

@@ -24,7 +24,7 @@ func (p *pool) beat() *loop.Loop {
 		MaxPause: min(every, loop.MaxPause),
 		Pass: func(ctx context.Context) (time.Duration, error) {
 			began := time.Now()
-			err := p.beatOnce(ctx, passes%beatsPerLease == 0)
+			err := p.beatOnce(ctx, passes%beatsPerLease == 0 && !p.run.sole)
 			passes++
 			return max(every-time.Since(began), time.Millisecond), err
 		},

@@ -18,7 +18,7 @@ func (p *pool) reap() *loop.Loop {
 		Pass: func(ctx context.Context) (time.Duration, error) {
 			next, err := p.reapOnce(ctx)
 			if next < 0 {
-				return every, err
+				return p.run.rarely(every), err
 			}
 			return min(max(next, time.Millisecond), every), err
 		},
@@ -48,13 +48,13 @@ func (p *pool) reapOnce(ctx context.Context) (time.Duration, error) {
 
 // announce is the loop that lists the process as alive.
 func (r *process) announce() *loop.Loop {
-	every := r.cfg.Lease / beatsPerLease
+	every := r.rarely(r.cfg.Lease / beatsPerLease)
 	return loop.Start(r.base, loop.Config{
 		Name:     loop.Name{Loop: "announce"},
 		Outages:  &r.outages,
 		MaxPause: min(every, loop.MaxPause),
 		Pass: func(ctx context.Context) (time.Duration, error) {
-			return every, r.rt.Announce(ctx, r.about, r.cfg.Lease)
+			return every, r.rt.Announce(ctx, r.about, beatsPerLease*every)
 		},
 	})
 }

@@ -23,6 +23,7 @@ type process struct {
 	now     func() time.Time
 	about   store.Process
 	started time.Time
+	sole    bool          // no other process uses the server
 	trusted time.Duration // for how long after the call was sent a lease is known to hold
 
 	base   context.Context // the values of Run's context
@@ -43,6 +44,7 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 	host, _ := os.Hostname()
 	r := &process{
 		rt: st.Runtime(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: time.Now(),
+		sole:    st.Runtime().Sole(),
 		trusted: cfg.Lease - cfg.Lease/10, // a tenth for the handler to hear of it
 		base:    context.WithoutCancel(ctx),
 		about: store.Process{

@@ -14,6 +14,14 @@ import (
 // wake-up, or the store said when to look again. A reason that comes while a request is in flight is kept until the
 // next request, since nobody knows whether that one saw it: this is what `due` is for.
 
+// rarely is d, or much longer where nobody else uses the server.
+func (r *process) rarely(d time.Duration) time.Duration {
+	if r.sole {
+		return max(d, 10*time.Minute)
+	}
+	return d
+}
+
 // wake makes the pool look, now or as soon as it has an idle slot.
 func (p *pool) wake() {
 	p.mu.Lock()
@@ -55,7 +63,7 @@ func (p *pool) armLocked(next time.Duration) {
 	if !p.stopped.IsZero() {
 		return
 	}
-	wait := poll
+	wait := p.run.rarely(poll)
 	if !p.run.hearing.Load() {
 		wait = deafTo
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -17,20 +16,11 @@ import (
 	"github.com/stint-go/stint/worker/workertest"
 )
 
-// day is that long, but where every instruction costs several times as much: the supervisor looks for jobs every five
-// seconds of it.
-func day() time.Duration {
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		return time.Hour
-	}
-	return 24 * time.Hour
-}
-
 func TestAHandlerOverThreeDays(t *testing.T) {
-	day := day()
+	const day = 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		st := workertest.Store(t)
-		sup, err := worker.New(st, worker.Config{Lease: time.Hour})
+		sup, err := worker.New(st, worker.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
