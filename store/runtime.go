@@ -97,7 +97,7 @@ type Exchanged struct {
 	// cancel was requested and the verb is not Complete. It is empty where the lease was lost: nothing was written.
 	Ended []State
 	// Leases are what was claimed, at most one for each of Claims. A worker that held a job already, because the
-	// answer to its claim was lost, is given that one.
+	// answer to its claim was lost, is given that one. They end when they have 1 MiB; then Next is 0.
 	Leases []*Lease
 	// Next says when to look again if no wake-up comes first: 0 at once, negative never.
 	Next time.Duration
