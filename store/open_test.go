@@ -100,6 +100,22 @@ func TestOnCallHearsOfEachCall(t *testing.T) {
 	}
 }
 
+func TestAFreshStoreIsSafeForConcurrentUse(t *testing.T) {
+	st := open(t, redistest.Shared(t).Client(t), redistest.Prefix(t))
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			noError(t, "enqueuing", enqueue(st, t.Context()))
+			_, err := st.Stats(t.Context())
+			noError(t, "counting", err)
+		})
+	}
+	group.Wait()
+	if all, err := st.Stats(t.Context()); err != nil || len(all) != 1 || all[0].Todo != 16 {
+		t.Errorf("stats are %+v, %v; want 16 todo", all, err)
+	}
+}
+
 func TestTheEmbeddedServerEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a goroutine left behind fails the test
 		st, err := store.OpenEmbedded(store.Options{})

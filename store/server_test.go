@@ -249,7 +249,26 @@ func TestAServerThatIsDownIsAnErrorWithinTheDeadline(t *testing.T) {
 	eventually(t, "the server is back", func() bool { return enqueue(e.Store, t.Context()) == nil && enqueue(never, t.Context()) == nil })
 }
 
-// Row 16 of what people report: statistics block Redis for seconds.
+func TestAServerThatDoesNotAnswerIsAnErrorWithinTheDeadline(t *testing.T) {
+	deaf, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: deaf.Addr().String(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := enqueue(open(t, rdb, "p"), ctx); err == nil || errors.Is(err, store.ErrInvalid) {
+		t.Errorf("error %v, want that of the deadline", err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// People report of systems like this: statistics block Redis for seconds.
 func TestStatsCostTheSameHoweverManyJobsThereAre(t *testing.T) {
 	server := redistest.Start(t)
 	e := storetest.Real(t, server.Addr())

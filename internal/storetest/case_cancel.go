@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 13. Rows 7 and 8 of what people report: a cancelled task is retried; a cancel by notification is lost.
+// A cancel is durable. People report of systems like this: a cancelled task is retried; a cancel by notification is lost.
 func cancelCases() []Case {
 	return named(aWaitingJobIsCancelledAtOnce, aDoingJobIsToldByNotification, aDoingJobIsToldByHeartbeatWhenNobodyListens,
 		aCancelledJobThatCompletesIsDone, anyOtherFinishOfACancelledJobIsCancelled, aCancelledJobThatCrashesIsCancelled,

@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// A lease that ran out ends once, at its time.
 func reapCases() []Case {
 	return named(aReapEndsWhatRanOutAndTellsOfTheNext, aLeaseRunsOutByTheServersClock, manyReapersEndEachLeaseOnce,
 		thousandsOfExpiredLeasesAreReapedInBoundedCalls)
@@ -103,7 +104,7 @@ func manyReapersEndEachLeaseOnce(t *testing.T, e *Env) {
 	}
 }
 
-// Row 14 of what people report: 8,000 expired entries overflow Lua's unpack; the script stops half-way.
+// People report of systems like this: 8,000 expired entries overflow Lua's unpack; the script stops half-way.
 func thousandsOfExpiredLeasesAreReapedInBoundedCalls(t *testing.T, e *Env) {
 	n := e.size(2_500, 8_500)
 	ids := e.Add(t, n)

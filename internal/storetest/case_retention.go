@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 12.
+// What is kept of the jobs that have ended, and for whom.
 func retentionCases() []Case {
 	return named(theLatestAreKeptWhenThereAreTooMany, whatIsTooOldIsTrimmed, aZeroBoundIsUnset, nothingIsKeptWhenBothAreZero,
 		deadJobsHaveTheirOwnBounds, manyExpiredAtOnceAreTrimmedInBoundedCalls, anAwaitedJobStaysAMinuteAndIsAnnounced,
@@ -194,7 +194,7 @@ func (e *Env) longDone(t *testing.T, n int) {
 	}
 }
 
-// Row 14 of what people report.
+// People report of systems like this: what expires at once by the thousand is trimmed half-way.
 func manyExpiredAtOnceAreTrimmedInBoundedCalls(t *testing.T, e *Env) {
 	n := e.size(5_000, 100_000)
 	recent := e.hold(t)

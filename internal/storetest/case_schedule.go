@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 11; row 12 of what people report: delays fire early, sub-second ones are rounded away.
+// Milliseconds, and never early. People report of systems like this: delays fire early, sub-second ones are rounded away.
 func scheduleCases() []Case {
 	return named(aJobNeverStartsBeforeItsTime, delaysAreMillisecondsRoundedUp, aClaimSaysWhenToLookAgain,
 		thousandsDueAtOnceArePromotedInBoundedBatchesInDueOrder, timeInThePastIsNow)

@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// A subscription outlives its connection.
 func subscribeCases() []Case {
 	return named(aSubscriptionHearsItsChannelsAlone, aSubscriptionComesBackAfterItsConnectionIsLost, closeEndsAReceive)
 }

@@ -2,14 +2,14 @@
 -- KEYS: the instance's, the lane.
 -- ARGV: request number; number of jobs; for each: id, record less its first 14 bytes (version and time), 10 - priority, when to
 --   run: 0 for now, a time in ms, or a delay in ms with a minus before it.
--- Returns: 0; a letter for each job: a accepted, e there is one with this id; 1 if the instance was new, else 0.
+-- Returns: 0; a letter for each job: a accepted, e there is one with this id; 1 if the instance may be new, else 0.
 
 local bad = foreign()
 if bad then return bad end
 local number, n = tonumber(ARGV[1]), tonumber(ARGV[2])
 local answer, late = said(number)
 if late then return late end
-if answer then return { 0, answer, 0 } end
+if answer then return { 0, answer, 1 } end -- whoever asks again may not have made the instance known
 local now = clock()
 
 local ids = {}
