@@ -6,12 +6,13 @@ PKG ?= ./...
 
 # Each test binary may take this long; it is far more than any needs.
 TIMEOUT ?= 10m
+SOAKTIMEOUT ?= 1h
 
 # The linters are pinned in a module of their own, so that the library's go.mod has nothing of them.
 TOOL = $(GO) -C internal/tools tool -n
 
 .DEFAULT_GOAL := help
-.PHONY: help test cover lint fmt vet staticcheck imports shellcheck vulncheck tools
+.PHONY: help test soak cover lint fmt vet staticcheck imports shellcheck vulncheck tools
 
 help: ## this list
 	@echo "usage: make TARGET [PKG=./store]"
@@ -20,6 +21,9 @@ help: ## this list
 
 test: tools ## every test, with the race detector and a real Redis; gets what is missing for it
 	STINT_REQUIRE_REDIS=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(PKG)
+
+soak: tools ## the tests at full length and with their real bounds on time, one package at a time; without the race detector
+	STINT_REQUIRE_REDIS=1 STINT_SOAK=1 $(GO) test -count=1 -p 1 -timeout $(SOAKTIMEOUT) $(PKG)
 
 cover: tools ## the same without the race detector; writes the coverage to cover.out and prints the total
 	STINT_REQUIRE_REDIS=1 $(GO) test -count=1 -timeout $(TIMEOUT) -coverpkg=./... -coverprofile=cover.out $(PKG)

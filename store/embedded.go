@@ -23,6 +23,9 @@ func OpenEmbedded(o Options) (*Store, error) {
 	client := redis.NewClient(&redis.Options{
 		Addr:                     "127.0.0.1:1", // never dialled, and nothing to look up
 		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
+		PoolSize:                 1000, // a command that had to wait for a connection would arm a timer outside of a bubble
+		ReadBufferSize:           4 << 10,
+		WriteBufferSize:          4 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	s, err := Open(client, o)

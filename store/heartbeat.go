@@ -10,7 +10,7 @@ import (
 // Heartbeat extends leases to now + t.Lease and stores the progress that comes along, for each lease that is current;
 // nothing is written for another. There is a verdict for each beat, in their order. others are the workers that hold nothing
 // as far as the caller knows: what the server has mapped to one of them is returned as a lease, for the caller to
-// release. At most MaxCall of both together.
+// release, until these have 1 MiB; a later heartbeat brings the others. At most MaxCall of both together.
 func (r *Runtime) Heartbeat(ctx context.Context, t Terms, beats []Beat, others []uuid.UUID) ([]Verdict, []*Lease, error) {
 	if n := len(beats) + len(others); n > MaxCall {
 		return nil, nil, invalid("%d workers in one heartbeat; at most %d are allowed", n, MaxCall)

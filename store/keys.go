@@ -41,7 +41,8 @@ import (
 //
 // Global keys, each touched alone: instances (set), processes (zset, JSON by expiry), format (string).
 //
-// Channels: process:<hex id> wakes or tells a process, ended:<hex id> announces that an awaited job has ended.
+// Channels: process:<hex id> wakes or tells a process, ended:<hex id> announces that an awaited job has ended, on replicas nobody
+// listens but the replicas (see replicas.go).
 
 const (
 	kJobs = iota
@@ -94,6 +95,8 @@ func (k keyspace) lane(instance string, id uuid.UUID) string {
 func (k keyspace) instances() string { return k.prefix + ":instances" }
 func (k keyspace) processes() string { return k.prefix + ":processes" }
 func (k keyspace) format() string    { return k.prefix + ":format" }
+
+func (k keyspace) replicas() string { return k.prefix + ":replicas" }
 
 func (k keyspace) process(id uuid.UUID) string {
 	return k.prefix + ":process:" + hex.EncodeToString(id[:])

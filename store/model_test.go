@@ -18,7 +18,7 @@ import (
 // apart. Where -rapid.checks and -rapid.steps are not given a run is short; -rapid.checks=5000 is a thorough one.
 
 func TestStoreDoesWhatTheModelDoesOnTheEmbeddedServer(t *testing.T) {
-	effort(t, 30, 50)
+	effort(t, 25, 50)
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			st, err := store.OpenEmbedded(store.Options{Prefix: "model"})

@@ -19,6 +19,13 @@ func (s *Store) Runtime() *Runtime { return &Runtime{s} }
 // other way in. It is not the caller's to close.
 func (r *Runtime) Client() redis.UniversalClient { return r.s.rdb }
 
+// SetSole says that no other process uses the server: what a supervisor does for the sake of others, or in case that a message
+// was lost, it then does rarely. For tests, where days of fake time would cost minutes otherwise. Before Run.
+func (r *Runtime) SetSole() { r.s.sole.Store(true) }
+
+// Sole reports whether SetSole was called.
+func (r *Runtime) Sole() bool { return r.s.sole.Load() }
+
 // Terms are what a process has agreed with an instance. They are the same in each of its calls.
 type Terms struct {
 	Instance   string
@@ -122,7 +129,7 @@ type Exchanged struct {
 	// cancel was requested and the verb is not Complete. It is empty where the lease was lost: nothing was written.
 	Ended []State
 	// Leases are what was claimed, at most one for each of Claims. A worker that held a job already, because the
-	// answer to its claim was lost, is given that one.
+	// answer to its claim was lost, is given that one. They end when they have 1 MiB; then Next is 0.
 	Leases []*Lease
 	// Next says when to look again if no wake-up comes first: 0 at once, negative never.
 	Next time.Duration

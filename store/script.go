@@ -74,18 +74,14 @@ var errStale = errors.New("a later request of the lane has been answered")
 
 // run calls a script and returns its reply without the code.
 func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) ([]any, error) {
-	lua := sc.real
-	if s.embedded != nil {
-		lua = sc.embedded
-	}
-	reply, err := lua.Run(ctx, s.rdb, keys, args...).Slice()
+	reply, acked, err := s.send(ctx, sc, keys, args)
 	if err != nil {
 		return nil, err
 	}
 	r := reader{v: reply}
 	switch code := r.int(); code {
 	case 0:
-		return reply[1:], nil
+		return reply[1:], acked
 	case -1:
 		return nil, errStale
 	case -2:
@@ -148,6 +144,9 @@ func (r *reader) list() reader {
 
 // typed turns the server's refusals into ErrServer. Redis tells them apart by the first word of the message.
 func typed(err error) error {
+	if errors.Is(err, redis.ErrClosed) {
+		return fmt.Errorf("%w: %w", ErrServer, err)
+	}
 	var re redis.Error
 	if !errors.As(err, &re) || errors.Is(err, ErrServer) {
 		return err

@@ -2,10 +2,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,6 +19,20 @@ import (
 type Options struct {
 	// Prefix stands before every key and channel: 1 to 128 letters, digits and . _ - / :, by default "stint".
 	Prefix string
+	// WaitReplicas is how many replicas have to have a change before it is answered; 0, the default, waits for none, and a negative
+	// one is ErrInvalid. It is for what is enqueued, claimed, finished, reaped, requeued, deleted, cancelled, paused or resumed, and costs
+	// the time that it takes a replica to answer. Fewer within a second are a *ReplicasError: the outcome is unknown, and the runtime
+	// repeats the request until enough replicas have it, as it does in an outage of Redis. Each other request waits with it until
+	// they follow again, so nothing is claimed, and no lease ended, that could not be answered; heartbeats go on.
+	//
+	// It narrows what a failover can lose: what was answered is on so many replicas. It can't close the gap: Redis may promote another
+	// replica than those that have it, and a replica has it in memory, not on disk. An id that no lane stands for (Cancel, Delete,
+	// Requeue, Pause) is, when repeated after an error, answered by what is there then, mostly ErrTerminal or ErrNotFound. Heartbeats,
+	// audits and the registry of processes and instances are not waited for.
+	//
+	// The client's ReadTimeout has to be longer than a second, as is go-redis' default. The server's user needs +wait. A Ring is
+	// refused. The embedded server has no replicas and ignores it.
+	WaitReplicas int
 	// OnCall, when set, is called after each call to the server: its name, how long it took and how it ended. It runs
 	// on the caller's goroutine, from several at once.
 	OnCall func(op string, took time.Duration, err error)
@@ -26,11 +44,14 @@ type Store struct {
 	keys     keyspace
 	opts     Options
 	embedded *embedded // nil unless the server is our own
+	sole     atomic.Bool
 
 	mu      sync.Mutex
 	checked bool                // the server has been found good
 	known   map[string]struct{} // instances that were announced
 	cached  map[string][]string // keys by instance
+
+	assured sync.Map // the instances, by their first key, whose replicas follow
 }
 
 // formatVersion is that of the layout in keys.go and of the records. A store of another one is refused.
@@ -46,6 +67,9 @@ func Open(rdb redis.UniversalClient, o Options) (*Store, error) {
 		o.Prefix = "stint"
 	}
 	if err := validName("prefix", o.Prefix); err != nil {
+		return nil, err
+	}
+	if err := o.checkReplicas(rdb); err != nil {
 		return nil, err
 	}
 	return &Store{
@@ -73,7 +97,7 @@ func (s *Store) do(ctx context.Context, op string, f func() error) error {
 		err = fmt.Errorf("%s: %w", op, typed(err))
 	}
 	if s.opts.OnCall != nil {
-		s.opts.OnCall(op, time.Since(start), err)
+		s.called(op, time.Since(start), err)
 	}
 	return err
 }
@@ -88,6 +112,16 @@ func (s *Store) named(ctx context.Context, err error, key, want string) error {
 		return err
 	}
 	return &KeyError{Key: key, Type: kind, Want: want}
+}
+
+// called calls OnCall, whose panic must not become the operation's.
+func (s *Store) called(op string, took time.Duration, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			slog.Default().Error("OnCall panicked", "op", op, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	s.opts.OnCall(op, took, err)
 }
 
 // check makes sure, once, that the server can serve: its version, and the format of what it holds.
@@ -107,12 +141,16 @@ func (s *Store) check(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.rdb.SetNX(ctx, s.keys.format(), formatVersion, 0).Err(); err != nil {
-		return fmt.Errorf("checking the format: %w", err)
+	v, err := s.rdb.Get(ctx, s.keys.format()).Result() // written only if need be: there may be no memory
+	if errors.Is(err, redis.Nil) {
+		if err := s.rdb.SetNX(ctx, s.keys.format(), formatVersion, 0).Err(); err != nil {
+			return fmt.Errorf("checking the format: %w", err)
+		}
+		v, err = s.rdb.Get(ctx, s.keys.format()).Result()
 	}
-	switch v, err := s.rdb.Get(ctx, s.keys.format()).Result(); {
+	switch {
 	case err != nil:
-		return fmt.Errorf("checking the format: %w", err)
+		return fmt.Errorf("checking the format: %w", s.named(ctx, err, s.keys.format(), "string"))
 	case v != formatVersion:
 		return fmt.Errorf("%w: it holds format %.20q under the prefix %q, this library reads %q", ErrServer, v, s.keys.prefix, formatVersion)
 	}
@@ -159,7 +197,13 @@ func (s *Store) announce(ctx context.Context, instance string, again bool) error
 	if ok && !again {
 		return nil
 	}
-	if err := s.rdb.SAdd(ctx, s.keys.instances(), instance).Err(); err != nil {
+	err := s.rdb.SAdd(ctx, s.keys.instances(), instance).Err()
+	if err != nil { // a server that has no memory left may know it already
+		if there, _ := s.rdb.SIsMember(ctx, s.keys.instances(), instance).Result(); there {
+			err = nil
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("announcing %s: %w", instance, s.named(ctx, err, s.keys.instances(), "set"))
 	}
 	s.mu.Lock()

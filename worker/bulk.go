@@ -31,8 +31,8 @@ type Result struct {
 // errors.As find the errors of the jobs in it. Once ctx ends, or 10 seconds pass without an answer where it has no
 // deadline, the rest is not sent; their results say so.
 //
-// Jobs of an instance and a priority run in the order of reqs if nobody else enqueues there at the same time and no request
-// needs to be repeated.
+// Jobs of an instance and a priority get their places about in the order of reqs: in that order within a request, but two
+// requests are in flight at a time, so that neighbouring thousands may swap.
 func (c *Client) EnqueueMany(ctx context.Context, reqs []Request) ([]Result, error) {
 	if c.st == nil {
 		return nil, errNoStore

@@ -61,7 +61,7 @@ func TestEventsOfAJobComeInOrder(t *testing.T) {
 
 func TestAListenerThatBlocksHoldsNothingUpAndWhatItMissesIsCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const jobs = 6000 // two events each, of which 8,192 are queued
+		const jobs = 4500 // two events each, of which 8,192 are queued
 		release := make(chan struct{})
 		heard, dropped := 0, 0
 		r := newRig(t, worker.Config{OnEvent: func(e worker.Event) {

@@ -268,9 +268,14 @@ func refusedAlone(err error) bool {
 	return ok
 }
 
-// ownAffair says whether a failure is the loop's own, and not that of Redis as a whole, which all loops meet.
-func ownAffair(err error) bool {
-	var key *store.KeyError
-	var panicked *loop.PanicError
-	return errors.As(err, &key) || errors.As(err, &panicked) || errors.Is(err, store.ErrInvalid)
+// scope tells apart what goes wrong: a key that is not ours is one trouble, a loop that fails by itself another, and whatever
+// else there is comes from Redis and is met by all.
+func scope(name loop.Name, err error) string {
+	if key, ok := errors.AsType[*store.KeyError](err); ok {
+		return "key " + key.Key
+	}
+	if _, ok := errors.AsType[*loop.PanicError](err); ok || errors.Is(err, store.ErrInvalid) {
+		return name.Loop + " of " + name.Instance
+	}
+	return ""
 }

@@ -24,7 +24,7 @@ func (f *feed) beat() *loop.Loop {
 		MaxPause: min(every, loop.MaxPause),
 		Pass: func(ctx context.Context) (time.Duration, error) {
 			began := time.Now()
-			err := f.beatOnce(ctx, passes%beatsPerLease == 0)
+			err := f.beatOnce(ctx, passes%beatsPerLease == 0 && !f.run.sole)
 			passes++
 			return max(every-time.Since(began), time.Millisecond), err
 		},

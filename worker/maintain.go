@@ -25,7 +25,10 @@ func (f *feed) reap() *loop.Loop {
 			if err != nil {
 				return 0, err
 			}
-			if next < 0 || next > every {
+			switch {
+			case next < 0:
+				next = f.run.rarely(every)
+			case next > every:
 				next = every
 			}
 			if f.audit.on {
@@ -85,13 +88,13 @@ func (f *feed) auditStep(ctx context.Context) error {
 
 // announce is the loop that lists the process as alive.
 func (r *process) announce() *loop.Loop {
-	every := r.cfg.Lease / beatsPerLease
+	every := r.rarely(r.cfg.Lease / beatsPerLease)
 	return loop.Start(r.base, loop.Config{
 		Name:     loop.Name{Loop: "announce"},
 		Outages:  &r.outages,
 		MaxPause: min(every, loop.MaxPause),
 		Pass: func(ctx context.Context) (time.Duration, error) {
-			return every, r.rt.Announce(ctx, r.about, r.cfg.Lease)
+			return every, r.rt.Announce(ctx, r.about, beatsPerLease*every)
 		},
 	})
 }

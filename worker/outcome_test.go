@@ -185,7 +185,7 @@ func TestATimeoutEndsTheContextAndIsRetried(t *testing.T) {
 
 func TestAHandlerWithoutTimeoutHasNoDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
+		r := newRig(t, worker.Config{Lease: time.Hour})
 		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
 			if d, ok := ctx.Deadline(); ok {
 				t.Errorf("deadline %v", d)

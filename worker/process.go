@@ -23,6 +23,7 @@ type process struct {
 	now     func() time.Time
 	about   store.Process
 	started time.Time
+	sole    bool          // no other process uses the server
 	trusted time.Duration // for how long after the call was sent a lease is known to hold
 
 	base   context.Context // the values of Run's context
@@ -44,6 +45,7 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 	host, _ := os.Hostname()
 	r := &process{
 		rt: st.Runtime(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: time.Now(),
+		sole:    st.Runtime().Sole(),
 		trusted: cfg.Lease - cfg.Lease/10, // a tenth for the handler to hear of it
 		base:    context.WithoutCancel(ctx),
 		about: store.Process{
@@ -53,7 +55,7 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 		byInstance: make(map[string]*feed, len(registered)),
 	}
 	r.io, r.stopIO = context.WithCancel(r.base)
-	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Own: ownAffair}
+	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Scope: scope}
 	shared := map[string]*pool{}
 	for _, reg := range registered {
 		p := shared[reg.pool]
@@ -262,14 +264,5 @@ func (p *pool) join() {
 func (p *pool) settled() {
 	for _, f := range p.feeds {
 		f.turns.Wait()
-	}
-}
-
-// cancelJob ends the context of the handler that runs a job, if it is one of this pool's.
-func (p *pool) cancelJob(id uuid.UUID) {
-	for _, at := range p.held() {
-		if at.lease.Job.ID == id {
-			at.cancel(ErrCancelled)
-		}
 	}
 }

@@ -122,6 +122,9 @@ func (q *queue) request(ctx context.Context, lane *store.Lane, jobs []store.NewJ
 
 // refused reports whether trying again can't help.
 func refused(err error) bool {
+	if _, behind := errors.AsType[*store.ReplicasError](err); behind {
+		return false // it may have been accepted
+	}
 	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client or in the store's OnCall
 	return panicked || errors.Is(err, ErrGoexit) || errors.Is(err, store.ErrServer) || errors.Is(err, store.ErrInvalid)
 }

@@ -127,11 +127,15 @@ func (r *rig) enqueue(instance string, payload any, edit ...func(*store.NewJob))
 func (r *rig) enqueueAll(instance string, jobs ...store.NewJob) []error {
 	r.t.Helper()
 	var lane store.Lane
-	errs, err := r.st.Runtime().Enqueue(context.Background(), &lane, instance, jobs)
-	if err != nil {
-		r.t.Fatal(err)
+	for n := 0; ; n++ { // a connection may have been lost since it was used last
+		errs, err := r.st.Runtime().Enqueue(context.Background(), &lane, instance, jobs)
+		if err == nil {
+			return errs
+		}
+		if n == 20 {
+			r.t.Fatal(err)
+		}
 	}
-	return errs
 }
 
 // enqueueMany adds n jobs without a payload.

@@ -15,11 +15,11 @@ import (
 // How often a Wait looks by itself.
 const (
 	renewInterest = 20 * time.Second // an interest lapses after a minute
-	pollDeaf      = time.Second      // while notifications may be missed
+	pollDeaf      = 10 * time.Second // at most, while notifications may be missed: it begins with one, and doubles
 )
 
 // Wait returns the job once it is done, dead or cancelled: see its State, and [ResultOf]. It is notified of the end, over one
-// connection for all Waits of the client; even without notifications it learns of it within seconds. A job whose
+// connection for all Waits of the client; where a notification is missed it looks by itself, every 20 seconds. A job whose
 // instance keeps no ended jobs is kept for a minute when somebody waits for it, but must be there when the Wait begins.
 //
 // When ctx ends first, Wait returns the last that it has seen of the job, with the error of ctx. Outages of Redis are waited
@@ -36,7 +36,7 @@ func (c *Client) Wait(ctx context.Context, id uuid.UUID) (store.Job, error) {
 	}
 	wake := c.endings.join(id)
 	defer c.endings.leave(id, wake)
-	for failures := 0; ; {
+	for failures, deaf := 0, 0; ; {
 		ended, err := w.look()
 		if ended {
 			return w.job, err
@@ -47,9 +47,10 @@ func (c *Client) Wait(ctx context.Context, id uuid.UUID) (store.Job, error) {
 			failures++
 			pause = loop.Pause(failures, loop.MaxPause)
 		case !c.endings.heard(id):
-			failures, pause = 0, pollDeaf
+			failures, deaf = 0, deaf+1
+			pause = loop.Pause(deaf+4, pollDeaf)
 		default:
-			failures = 0
+			failures, deaf = 0, 0
 		}
 		timer := time.NewTimer(pause)
 		select {

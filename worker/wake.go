@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/stint-go/stint/internal/loop"
 	"github.com/stint-go/stint/store"
 )
@@ -11,6 +13,14 @@ import (
 // A pool looks for jobs of an instance when it has idle slots and reason to believe that there is something: it was woken, it may
 // have missed a wake-up, or the store said when to look again. A reason that comes while a request is in flight is kept until
 // the next request, since nobody knows whether that one saw it: this is what `due` is for.
+
+// rarely is d, or much longer where nobody else uses the server.
+func (r *process) rarely(d time.Duration) time.Duration {
+	if r.sole {
+		return max(d, 10*time.Minute)
+	}
+	return d
+}
 
 // wake makes the pool look, now or as soon as it has an idle slot.
 func (f *feed) wake() {
@@ -121,7 +131,7 @@ func (f *feed) armLocked(next time.Duration) {
 	if !f.pool.stopped.IsZero() {
 		return
 	}
-	wait := poll
+	wait := f.run.rarely(poll)
 	if !f.run.hearing.Load() {
 		wait = deafTo
 	}
@@ -182,5 +192,14 @@ func (r *process) heed(m store.Message) {
 func (r *process) wakeAll() {
 	for _, p := range r.pools {
 		p.wake()
+	}
+}
+
+// cancelJob ends the context of the handler that runs a job, if it is one of this pool's.
+func (p *pool) cancelJob(id uuid.UUID) {
+	for _, at := range p.held() {
+		if at.lease.Job.ID == id {
+			at.cancel(ErrCancelled)
+		}
 	}
 }

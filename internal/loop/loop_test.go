@@ -23,7 +23,12 @@ func newReports() *reports {
 	r := &reports{}
 	r.Began = func(o loop.Outage) { r.began = append(r.began, o) }
 	r.Ended = func(o loop.Outage) { r.ended = append(r.ended, o) }
-	r.Own = func(err error) bool { return errors.Is(err, errOwn) }
+	r.Scope = func(n loop.Name, err error) string {
+		if errors.Is(err, errOwn) {
+			return n.Loop
+		}
+		return ""
+	}
 	return r
 }
 

@@ -21,24 +21,24 @@ type Outage struct {
 }
 
 // Outages turns the failures of many loops into few reports. When a server is gone every loop that needs it fails, all for the
-// same reason: that is one outage, from the first loop that fails to the success of the last that did. A failure that is
-// the loop's own affair is an outage of its own.
+// same reason: that is one outage, from the first loop that fails to the success of the last that did.
 //
 // A nil Outages reports nothing.
 type Outages struct {
 	// Began and Ended are called in order, one at a time, from whatever goroutine reports. They must not call back.
 	Began, Ended func(Outage)
-	// Own says whether a failure is the loop's own affair; nil: none is.
-	Own func(error) bool
+	// Scope tells reasons apart: failures of the same scope are one outage. Where it is nil all are.
+	Scope func(Name, error) string
 
 	failing atomic.Int32 // loops that failed last time
 	mu      sync.Mutex
-	shared  *outage
-	loops   map[Name]*outage // the outage that each failing loop takes part in
+	open    map[string]*outage // by scope
+	loops   map[Name]*outage   // the outage that each failing loop takes part in
 }
 
 type outage struct {
 	Outage
+	scope string
 	loops int
 }
 
@@ -50,31 +50,32 @@ func (o *Outages) Failed(name Name, err error) {
 	if o == nil {
 		return
 	}
+	scope := ""
+	if o.Scope != nil {
+		scope = o.Scope(name, err)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	own := o.Own != nil && o.Own(err)
 	in := o.loops[name]
-	if in != nil && own == (in == o.shared) { // it fails in another way than before
+	if in != nil && in.scope != scope { // it got over one trouble, to meet another
 		o.leaveLocked(name, in)
 		in = nil
 	}
 	if in == nil {
-		in = o.joinLocked(name, err, own)
+		in = o.joinLocked(name, scope, err)
 	}
 	in.Failures++
 }
 
-func (o *Outages) joinLocked(name Name, err error, own bool) *outage {
-	in := o.shared
-	if own || in == nil {
-		in = &outage{Outage: Outage{Name: name, Err: err, Since: time.Now()}}
-		if !own {
-			o.shared = in
-		}
-		o.Began(in.Outage)
-	}
+func (o *Outages) joinLocked(name Name, scope string, err error) *outage {
 	if o.loops == nil {
-		o.loops = map[Name]*outage{}
+		o.open, o.loops = map[string]*outage{}, map[Name]*outage{}
+	}
+	in := o.open[scope]
+	if in == nil {
+		in = &outage{Outage: Outage{Name: name, Err: err, Since: time.Now()}, scope: scope}
+		o.open[scope] = in
+		o.Began(in.Outage)
 	}
 	o.loops[name] = in
 	in.loops++
@@ -117,7 +118,7 @@ func (o *Outages) Gone(name Name) {
 func (o *Outages) forgetLocked(name Name, in *outage) {
 	delete(o.loops, name)
 	o.failing.Add(-1)
-	if in.loops--; in.loops == 0 && in == o.shared {
-		o.shared = nil
+	if in.loops--; in.loops == 0 {
+		delete(o.open, in.scope)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 6, but for suspects.
+// What an attempt costs, and what a crash.
 func attemptCases() []Case {
 	return named(anAttemptIsChargedAtClaimAndRefunded, aReapRefundsTheAttemptAndCountsACrash, anyFinishResetsTheCrashes,
 		aJobThatCrashesTooOftenIsDeadWithItsReason, crashesShowInTheNextClaim)

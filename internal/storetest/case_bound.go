@@ -10,7 +10,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Each call is bounded, in items and in bytes. Row 17 of what people report: no bulk enqueue, duplicates reported as success.
+// Each call is bounded, in items and in bytes. And what people report of systems like this: no bulk enqueue, duplicates
+// reported as success.
 func boundCases() []Case {
 	return named(aCallTakesAThousandItemsAndNoMore, aClaimIsBoundedInBytesButBringsAtLeastOneJob,
 		aClaimIsBoundedInBytesWithWhatEarlierAttemptsLeft, aRepeatedClaimIsBoundedInBytes,

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// What was changed behind our back. Rows 2 and 15 of what people report: a job without its lease entry is never recovered; a
+// What was changed behind our back. People report of systems like this: a job without its lease entry is never recovered; a
 // recoverer loops for ever on a dangling entry.
 func brokenCases() []Case {
 	return named(aJobWithoutARecordIsQuarantinedAndItsNeighboursRun, aRecordOfAnotherVersionIsQuarantined,

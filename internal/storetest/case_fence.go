@@ -9,7 +9,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 4; rows 4 and 39 of what people report: a stale worker acks, writes a result, is "rescued" over a finished job.
+// What a lease-holder writes is fenced by its token. People report of systems like this: a stale worker acks, writes a result, is
+// "rescued" over a finished job; a crash between claim and start loses the job, which runs again when it was completed.
 func fenceCases() []Case {
 	return named(aStaleWorkerChangesNothing, aStaleLeaseOfTheSameWorkerChangesNothing, aStaleWorkerChangesNothingOfAnEndedJob,
 		aFinishAfterTheDeadlineCountsUnlessReaped, aJobThatWasReapedRunsAgainOnce)

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 9.
+// Foreign keys, also of the wrong type in our namespace, harm nothing but themselves and are named in the error.
 func foreignCases() []Case {
 	return named(aKeyOfTheWrongTypeIsNamedAndChangesNothing, aLanesKeyOfTheWrongTypeIsNamedAndChangesNothing,
 		globalKeysOfTheWrongTypeAreNamed, foreignKeysHarmNothing, aBrokenInstanceHarmsNoOther, aBusyRunLeavesOnlyKeysOfTheLayout)
@@ -141,8 +141,8 @@ func (e *Env) claimAll(t *testing.T, lane *store.Lane) []*store.Lease {
 func globalKeysOfTheWrongTypeAreNamed(t *testing.T, e *Env) {
 	l := e.hold(t)
 	before := e.Content(t)
-	for name, right := range map[string]string{"instances": "set", "processes": "zset"} {
-		key := e.Prefix + ":" + name
+	for _, name := range []string{"instances", "processes"} {
+		key, right := e.Prefix+":"+name, Global[name]
 		for _, kind := range kinds {
 			if kind == right {
 				continue
@@ -177,10 +177,7 @@ func foreignKeysHarmNothing(t *testing.T, e *Env) {
 	for i, key := range foreign {
 		e.spoil(t, key, kinds[i%len(kinds)])
 	}
-	before := map[string]string{}
-	for k, v := range e.Content(t) {
-		before[k] = v
-	}
+	before := e.Content(t)
 	for _, s := range e.inEachState(t) {
 		_ = e.Job(t, s)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// A heartbeat holds leases and tells what their holder does not know.
 func heartbeatCases() []Case {
 	return named(aJobOfTenLeaseLengthsRunsOnce, aHeartbeatKeepsTheLatestProgress, aHeartbeatTellsOfEachLease,
 		aHeartbeatLearnsOfMappingsNobodyKnows)
@@ -24,7 +25,7 @@ func (e *Env) beat(t *testing.T, beats ...store.Beat) []store.Verdict {
 	return verdicts
 }
 
-// Row 36 of what people report: long jobs duplicated by a visibility timeout.
+// People report of systems like this: long jobs duplicated by a visibility timeout.
 func aJobOfTenLeaseLengthsRunsOnce(t *testing.T, e *Env) {
 	l := e.hold(t)
 	for range 40 {

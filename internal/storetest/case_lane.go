@@ -16,7 +16,7 @@ func laneCases() []Case {
 	return named(aLostReplyOfAClaimCostsNothing, aLostReplyOfAFinishCostsNothing, aLostReplyOfAnEnqueueCostsNothing,
 		aRepeatedRequestOfAnEndedAndRemovedJobIsAnsweredAsTheFirst, aRepeatedFinishAndClaimIsAnsweredAsTheFirst,
 		theClientsOwnRetryHappensOnce, aRequestThatNeverArrivedIsCarriedOut, aLowerNumberIsRefused,
-		aRepeatedClaimAfterAReapBringsNothing, lanesKeepApart, anAbandonedClaimIsHandedOverAgain)
+		scriptsThatTheServerHasForgottenAreSentAgain, aRepeatedClaimAfterAReapBringsNothing, lanesKeepApart, anAbandonedClaimIsHandedOverAgain)
 }
 
 var onlyScripts = redistest.Named("eval")
@@ -74,8 +74,12 @@ func aLostReplyOfAFinishCostsNothing(t *testing.T, e *Env) {
 		if out.Ended[0] != j.State || j.State == store.Doing || out.Ended[0] == "" {
 			t.Errorf("%q again is answered with %q; the job is %s", v, out.Ended[0], j.State)
 		}
-		if want := 1; (v == store.Release || v == store.Snooze) && j.Attempt != 0 || v != store.Release && v != store.Snooze && j.Attempt != want {
-			t.Errorf("after %q twice attempt %d is charged", v, j.Attempt)
+		charged := 1
+		if v == store.Release || v == store.Snooze {
+			charged = 0
+		}
+		if j.Attempt != charged {
+			t.Errorf("after %q twice attempt %d is charged, want %d", v, j.Attempt, charged)
 		}
 		if !j.State.Terminal() {
 			must(t, e.Store.Delete(t.Context(), j.ID))
@@ -219,11 +223,10 @@ func aRequestThatNeverArrivedIsCarriedOut(t *testing.T, e *Env) {
 func aLowerNumberIsRefused(t *testing.T, e *Env) {
 	ctx := t.Context()
 	var lane, working store.Lane
-	late, lateWorking := lane, working
 	if _, err := e.Runtime.Enqueue(ctx, &lane, instance, newJobs(1)); err != nil {
 		t.Fatal(err)
 	}
-	late = lane // its request is about to be overtaken
+	late := lane // its request is about to be overtaken
 	if _, err := e.Runtime.Enqueue(ctx, &lane, instance, newJobs(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +238,7 @@ func aLowerNumberIsRefused(t *testing.T, e *Env) {
 		return err
 	}
 	must(t, exchange(&working))
-	lateWorking = working
+	lateWorking := working
 	must(t, exchange(&working))
 	must(t, exchange(&working))
 	before := e.Content(t)
@@ -267,6 +270,19 @@ func aRepeatedClaimAfterAReapBringsNothing(t *testing.T, e *Env) {
 	e.Want(t, store.Todo, id)
 	if out, err = e.Runtime.Exchange(ctx, &lane, e.Terms(), x); err != nil || len(out.Leases) != 1 {
 		t.Errorf("the next claim brought %d jobs, %v; want 1", len(out.Leases), err)
+	}
+}
+
+// As after a restart.
+func scriptsThatTheServerHasForgottenAreSentAgain(t *testing.T, e *Env) {
+	for range 2 {
+		e.put(t, "SCRIPT", "FLUSH")
+		id := e.one(t)
+		e.put(t, "SCRIPT", "FLUSH")
+		l := e.claimOne(t)
+		e.put(t, "SCRIPT", "FLUSH")
+		e.end(t, l, store.Complete)
+		e.Want(t, store.Done, id)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// A listing shows each job once, in order, in bounded pages.
 func listCases() []Case {
 	return named(pagingSeesEachJobOnce, aListingIsInOrder, pagingOverAllInstancesAndStates, aPageHasAMiBAtMost,
 		aPageGoesOnWhereTheLastEndedThoughItsJobHasLeft, anEmptyListing)

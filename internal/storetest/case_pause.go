@@ -7,6 +7,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// A pause stops claims and nothing else.
 func pauseCases() []Case {
 	return named(aPausedInstanceGivesNothing, whatIsDoingGoesOnWhilePaused, aPauseIsOfOneInstance)
 }

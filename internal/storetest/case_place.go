@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 3.
+// The order in which jobs are served.
 func placeCases() []Case {
 	return named(highestPriorityFirstThenBySequence, releaseAndReapKeepThePlace, retryAndSnoozeTakeANewPlace,
 		promotionTakesThePlaceOfItsMoment, requeueTakesANewPlace, placesSurviveAClockThatGoesBack, placesSurviveTheLossOfTheCounter)

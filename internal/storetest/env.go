@@ -45,7 +45,7 @@ func Cases() []Case {
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
-		invalidCases(), brokenCases(), foreignCases())
+		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }
 
 // named makes cases of functions and calls them what they are called.

@@ -3,11 +3,8 @@ package storetest
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,8 +13,8 @@ import (
 )
 
 // The model is what the store promises of one instance, in plain maps: no Redis, no scripts, no tokens. Its operations
-// (model_lease.go, model_admin.go) take the server's time and return their answer as text, in the words in which the machine
-// (model_machine.go) also puts what the store answered.
+// (model_enqueue.go, model_exchange.go, model_lease.go, model_admin.go) take the server's time and return their answer as
+// text, in the words (model_view.go) in which the machine that drives both (model_machine.go) also puts the store's.
 type model struct {
 	name       string
 	done, dead store.Retention
@@ -159,142 +156,4 @@ func (m *model) say(now int64, r request, answer []string) {
 type request struct {
 	lane   int
 	number uint64
-}
-
-// snapshot is the job as the store shows it.
-func (m *model) snapshot(j *modelJob) store.Job {
-	s := store.Job{ID: j.id, Instance: m.name, State: j.state, Attempt: j.attempt, Crashes: j.crashes,
-		StartedAt: timeOf(j.started), Worker: j.worker, LastError: j.lastError, Progress: raw(j.progress), Result: raw(j.result)}
-	if j.record == recordIntact {
-		s.Priority, s.Payload, s.EnqueuedAt = j.priority, raw(j.payload), timeOf(j.enqueued)
-	} else if s.LastError == "" {
-		s.LastError = "the record can't be read"
-	}
-	switch {
-	case j.state == store.Scheduled:
-		s.RunAt = timeOf(j.at)
-	case j.state == store.Todo:
-		s.RunAt = timeOf(j.place.seq / seqPerMS)
-	case j.state == store.Doing:
-		s.LeaseUntil = timeOf(j.at)
-	case j.state.Terminal():
-		s.FinishedAt = timeOf(j.at)
-	}
-	return s
-}
-
-// list is what List returns of the instance.
-func (m *model) list() []store.Job {
-	var all []store.Job
-	for _, state := range modelStates {
-		some := m.in(state)
-		if state.Terminal() {
-			slices.Reverse(some)
-		}
-		for _, j := range some {
-			all = append(all, m.snapshot(j))
-		}
-	}
-	return all
-}
-
-// stats is what Stats returns of the instance, but for the age of the oldest, and since when that one is todo.
-func (m *model) stats() (store.Stats, int64) {
-	s, oldest := store.Stats{Instance: m.name, Paused: m.paused}, int64(0)
-	for _, j := range m.jobs {
-		if j.record != recordDeleted {
-			s.Total++
-		}
-		*count(&s, j.state)++
-		if since := j.place.seq / seqPerMS; j.state == store.Todo && (oldest == 0 || since < oldest) {
-			oldest = since
-		}
-	}
-	return s, oldest
-}
-
-// count is where s counts the jobs of a state.
-func count(s *store.Stats, state store.State) *int64 {
-	switch state {
-	case store.Scheduled:
-		return &s.Scheduled
-	case store.Todo:
-		return &s.Todo
-	case store.Doing:
-		return &s.Doing
-	case store.Parked:
-		return &s.Parked
-	case store.Done:
-		return &s.Done
-	case store.Dead:
-		return &s.Dead
-	}
-	return &s.Cancelled
-}
-
-// workers is what Workers returns of the instance.
-func (m *model) workers() []store.Worker {
-	var all []store.Worker
-	for id, h := range m.held {
-		all = append(all, store.Worker{ID: id, Instance: m.name, Job: h.job, Process: h.process, Since: timeOf(m.jobs[h.job].started)})
-	}
-	slices.SortFunc(all, func(a, b store.Worker) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	return all
-}
-
-// The words of the comparison.
-
-func describe(j store.Job) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s priority %d attempt %d crashes %d worker %s", short(j.ID), j.State, j.Priority, j.Attempt, j.Crashes, short(j.Worker))
-	for _, f := range []struct {
-		name string
-		text string
-	}{
-		{"payload", string(j.Payload)}, {"progress", string(j.Progress)}, {"result", string(j.Result)}, {"error", j.LastError},
-		{"enqueued", clockOf(j.EnqueuedAt)}, {"run", clockOf(j.RunAt)}, {"started", clockOf(j.StartedAt)},
-		{"lease", clockOf(j.LeaseUntil)}, {"finished", clockOf(j.FinishedAt)}, {"in", j.Instance},
-	} {
-		if f.text != "" {
-			fmt.Fprintf(&b, " %s %.40s(%d)", f.name, f.text, len(f.text))
-		}
-	}
-	return b.String()
-}
-
-func describeAll(jobs []store.Job) string {
-	var b strings.Builder
-	for _, j := range jobs {
-		b.WriteString(describe(j) + "\n")
-	}
-	return b.String()
-}
-
-func raw(s string) json.RawMessage {
-	if s == "" {
-		return nil
-	}
-	return json.RawMessage(s)
-}
-
-func timeOf(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
-}
-
-func clockOf(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000000")
-}
-
-// short names a job or a worker by the number that the machine put last.
-func short(id uuid.UUID) string {
-	if id == uuid.Nil {
-		return "-"
-	}
-	return fmt.Sprintf("%c%d", id[14], id[15])
 }

@@ -5,14 +5,17 @@
 --   before it), its deadline in ms or '', its mode of uniqueness and key or '' (w, for a window, is followed by its ms and a
 --   space).
 -- Returns: 0; a letter for each job: a accepted, e there is one with this id, u another has its key; followed, for each u,
---   by the other's id; 1 if the instance was new, else 0.
+--   by the other's id; 1 if the instance may be new, else 0.
 
 local bad = foreign()
 if bad then return bad end
 local number, n, width = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local answer, late = said(number)
 if late then return late end
-if answer then return { 0, answer, 0 } end
+if answer then
+  say(number, answer) -- a write, so that replicas are waited for that may not have the first
+  return { 0, answer, 1 } -- whoever asks again may not have made the instance known
+end
 local now = clock()
 
 local ids = {}

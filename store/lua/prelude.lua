@@ -262,12 +262,13 @@ local function total()
   return n
 end
 
--- 10 - priority of a job: from its place if it ever ran, else from its record.
+-- 10 - priority of a job, from its record; if that is long, from its last place, so that it need not be read.
 local function rankOf(id)
   local place = match(live[runs] and call('HGET', runs, id) or '', '^%d+ %d+ (%d+) ')
-  if place and place ~= '0' then return floor(tonumber(place) / TOP) end
+  if place and place ~= '0' and call('HSTRLEN', jobs, id) > 4096 then return floor(tonumber(place) / TOP) end
   local record = call('HGET', jobs, id)
-  return 58 - (record and byte(record, 15) or 53)
+  local priority = record and byte(record, 1) == 49 and (byte(record, 15) or 0) - 48
+  return priority and priority >= 1 and priority <= 10 and 10 - priority or 5
 end
 
 -- Since when a job has been in an ending state, or todo, by its score there, in ms.

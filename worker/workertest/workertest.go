@@ -20,6 +20,7 @@ func Store(t testing.TB) *store.Store {
 	if err != nil {
 		t.Fatalf("opening an embedded store: %v", err)
 	}
+	st.Runtime().SetSole()
 	t.Cleanup(func() {
 		if err := st.Close(); err != nil {
 			t.Errorf("closing the store: %v", err)

@@ -17,9 +17,10 @@ import (
 )
 
 func TestAHandlerOverThreeDays(t *testing.T) {
+	const day = 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		st := workertest.Store(t)
-		sup, err := worker.New(st, worker.Config{Lease: time.Hour})
+		sup, err := worker.New(st, worker.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,19 +29,19 @@ func TestAHandlerOverThreeDays(t *testing.T) {
 			calls = append(calls, time.Since(start).Round(time.Second))
 			switch len(calls) {
 			case 1, 2:
-				return worker.Snooze(24 * time.Hour) // not today
+				return worker.Snooze(day) // not today
 			default:
 				return nil
 			}
 		})
 		workertest.Start(t, sup)
 		client := worker.NewClient(st, worker.ClientConfig{})
-		id, err := client.Enqueue(t.Context(), "remind", "you", worker.Delay(24*time.Hour))
+		id, err := client.Enqueue(t.Context(), "remind", "you", worker.Delay(day))
 		if err != nil {
 			t.Fatal(err)
 		}
 		workertest.Drain(t, st)
-		if want := []time.Duration{24 * time.Hour, 48 * time.Hour, 72 * time.Hour}; !slices.Equal(calls, want) {
+		if want := []time.Duration{day, 2 * day, 3 * day}; !slices.Equal(calls, want) {
 			t.Errorf("called after %v, want %v", calls, want)
 		}
 		if job, err := st.Get(t.Context(), id); err != nil || job.State != store.Done || job.Attempt != 1 {

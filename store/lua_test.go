@@ -1,0 +1,162 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/internal/storetest"
+)
+
+// luaFile is a script, taken apart into the comment at its head and the rest.
+type luaFile struct{ name, head, body string }
+
+func luaFiles(t *testing.T) []luaFile {
+	t.Helper()
+	paths, err := filepath.Glob("lua/*.lua")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	var all []luaFile
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := luaFile{name: strings.TrimSuffix(filepath.Base(path), ".lua")}
+		for line := range strings.Lines(string(text)) {
+			if f.body == "" && strings.HasPrefix(line, "--") {
+				f.head += line
+			} else {
+				f.body += line
+			}
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// comment matches what Lua does not run.
+var comment = regexp.MustCompile(`--[^\n]*`)
+
+func TestEachScriptIsHeadedByWhatItDoesItsKeysArgumentsAndReply(t *testing.T) {
+	for _, f := range luaFiles(t) {
+		code := comment.ReplaceAllString(f.body, "")
+		has := func(section string) bool {
+			return regexp.MustCompile(`(?m)^-- ` + section + `: \S`).MatchString(f.head)
+		}
+		if first, _, _ := strings.Cut(f.head, "\n"); len(first) < 10 || regexp.MustCompile(`^-- (KEYS|ARGV|Returns)`).MatchString(first) {
+			t.Errorf("%s: its first line does not say what it does: %q", f.name, first)
+		}
+		if !has("KEYS") {
+			t.Errorf("%s: no KEYS in its head", f.name)
+		}
+		if f.name == "prelude" { // has no arguments of its own and returns nothing
+			if strings.Contains(code, "ARGV") {
+				t.Error("prelude uses ARGV")
+			}
+			continue
+		}
+		if !has("Returns") {
+			t.Errorf("%s: no Returns in its head", f.name)
+		}
+		if uses := strings.Contains(code, "ARGV"); uses != has("ARGV") {
+			t.Errorf("%s: uses ARGV: %v, has it in its head: %v", f.name, uses, has("ARGV"))
+		}
+	}
+}
+
+func TestScriptsUseOnlyWhatTheEmbeddedServerHasAndNothingUnbounded(t *testing.T) {
+	allowed := []string{"TYPE", "TIME", "GET", "SET", "HGET", "HMGET", "HSET", "HDEL", "HLEN", "HGETALL", "ZADD", "ZREM", "ZRANGE",
+		"ZREVRANGE", "ZCARD", "ZCOUNT", "ZSCORE", "ZMSCORE", "ZRANK", "ZREVRANK", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "PUBLISH", "HEXISTS", "EXISTS", "UNLINK", "HSTRLEN",
+		"HSCAN", "ZSCAN"} // the last two with a cursor and a count, see below
+	command := regexp.MustCompile(`(?:call|many|look|add|drop)\('([^']*)'|(?:call)\(([^')]*) and '([^']*)' or '([^']*)'`)
+	library := regexp.MustCompile(`\b(struct|bit|cmsgpack|cjson|loadstring|math\.random|redis\.(?:pcall|setresp|log|replicate_commands|set_repl|breakpoint|sha1hex))\b`)
+	for _, f := range luaFiles(t) {
+		code := comment.ReplaceAllString(f.body, "")
+		for _, m := range command.FindAllStringSubmatch(code, -1) {
+			for _, name := range []string{m[1], m[3], m[4]} {
+				if name != "" && !slices.Contains(allowed, name) {
+					t.Errorf("%s calls %s", f.name, name)
+				}
+			}
+		}
+		if m := library.FindString(code); m != "" && !(m == "redis.pcall" && (f.name == "prelude" || f.name == "remove")) { // removing may fail
+			t.Errorf("%s uses %s", f.name, m)
+		}
+		if strings.Contains(code, "HGETALL") && f.name != "reap" { // there only when a run is lost
+			t.Errorf("%s reads a whole hash", f.name)
+		}
+		scans := regexp.MustCompile(`\b(KEYS|SCAN|HSCAN|ZSCAN|SSCAN)'`).MatchString(code)
+		if scans && (f.name != "audit" || !strings.Contains(code, "cursor, 'COUNT', step")) { // that one goes by cursor
+			t.Errorf("%s scans", f.name)
+		}
+		// A list without bounds may have any length; Lua's stack has not.
+		for _, m := range regexp.MustCompile(`unpack\(([^()]*)\)`).FindAllStringSubmatch(code, -1) {
+			if strings.Count(m[1], ",") < 2 && f.name != "prelude" {
+				t.Errorf("%s: unpack(%s) has no bounds", f.name, m[1])
+			}
+		}
+		for _, global := range regexp.MustCompile(`(?m)^(\w+) = `).FindAllStringSubmatch(code, -1) {
+			declared := regexp.MustCompile(`(?m)\blocal [^=\n]*\b` + global[1] + `\b`)
+			if !declared.MatchString(code) {
+				t.Errorf("%s sets a global, %s", f.name, global[1])
+			}
+		}
+	}
+}
+
+// The one file that builds keys says what each is.
+func TestKeysGoListsEveryKey(t *testing.T) {
+	text, err := os.ReadFile("keys.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(text), "\nconst (")
+	said := strings.Join(regexp.MustCompile(`(?m)^//(.*)$`).FindAllString(head, -1), "\n")
+	for name := range storetest.Layout {
+		if !regexp.MustCompile(`//\t.*\b` + name + `\b`).MatchString(said) {
+			t.Errorf("keys.go does not say what %q is", name)
+		}
+	}
+	for name := range storetest.Global {
+		if !strings.Contains(said, name+" (") {
+			t.Errorf("keys.go does not say what %q is", name)
+		}
+	}
+	names := regexp.MustCompile(`(?s)keyNames = .*?\{(.*?)\}`).FindStringSubmatch(string(text))
+	if names == nil {
+		t.Fatal("keys.go has no keyNames")
+	}
+	for _, m := range regexp.MustCompile(`"(\w+)"`).FindAllStringSubmatch(names[1], -1) {
+		if storetest.Layout[m[1]] == "" {
+			t.Errorf("the contract suite does not know the key %q", m[1])
+		}
+	}
+}
+
+// Only the store's own go files speak to Redis in commands, and only keys.go builds a key.
+func TestNoOtherFileBuildsAKey(t *testing.T) {
+	paths, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") || path == "keys.go" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			code, _, _ := strings.Cut(line, "//")
+			if strings.Contains(code, `":{`) || strings.Contains(code, `"}:`) || strings.Contains(code, "prefix +") {
+				t.Errorf("%s builds a key: %s", path, strings.TrimSpace(line))
+			}
+		}
+	}
+}

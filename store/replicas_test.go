@@ -1,0 +1,289 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+)
+
+// replicated is a master with a replica of the test's own, and a store that waits for it.
+type replicated struct {
+	*testing.T
+	master, replica *redistest.Server
+	rdb             *redis.Client // of the master
+	store           *store.Store
+	runtime         *store.Runtime
+	fault           *redistest.Fault
+	terms           store.Terms
+}
+
+func newReplicated(t *testing.T) *replicated {
+	r := &replicated{T: t, master: redistest.Start(t), fault: new(redistest.Fault)}
+	r.follow()
+	r.rdb = r.master.Client(t)
+	r.rdb.AddHook(r.fault)
+	var err error
+	if r.store, err = store.Open(r.rdb, store.Options{WaitReplicas: 1}); err != nil {
+		t.Fatal(err)
+	}
+	r.runtime = r.store.Runtime()
+	keep := store.Retention{Age: time.Hour}
+	r.terms = store.Terms{Instance: "mail", Process: uuid.New(), Lease: time.Minute, Period: time.Second, MaxCrashes: 3, Done: keep, Dead: keep}
+	return r
+}
+
+// follow starts a replica and returns when it has all that the master has.
+func (r *replicated) follow() {
+	r.Helper()
+	if r.replica == nil {
+		host, port, _ := strings.Cut(r.master.Addr(), ":")
+		r.replica = redistest.Start(r.T, redistest.Config("replicaof "+host+" "+port, "repl-diskless-sync-delay 0"))
+	} else {
+		r.replica.Restart()
+	}
+	c := r.replica.Client(r.T)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		info, err := c.Info(r.Context(), "replication").Result()
+		if err == nil && strings.Contains(info, "master_link_status:up") {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatalf("the replica does not follow: %v\n%s", err, info)
+		}
+		time.Sleep(10 * time.Millisecond) // between two looks
+	}
+}
+
+// failOver kills the master and returns a store over what the replica has then.
+func (r *replicated) failOver() *store.Store {
+	r.Helper()
+	r.master.Kill()
+	c := r.replica.Client(r.T)
+	if err := c.Do(r.Context(), "replicaof", "no", "one").Err(); err != nil {
+		r.Fatal(err)
+	}
+	st, err := store.Open(c, store.Options{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return st
+}
+
+func (r *replicated) enqueue(lane *store.Lane, jobs ...store.NewJob) error {
+	refused, err := r.runtime.Enqueue(r.Context(), lane, "mail", jobs)
+	return errors.Join(append(refused, err)...)
+}
+
+func aJob() store.NewJob { return store.NewJob{ID: uuid.New(), Payload: []byte(`{}`)} }
+
+func (r *replicated) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// wantBehind fails the test unless err says that the replica did not acknowledge.
+func (r *replicated) wantBehind(what string, err error) {
+	r.Helper()
+	few, ok := errors.AsType[*store.ReplicasError](err)
+	if !ok || !errors.Is(err, store.ErrServer) || *few != (store.ReplicasError{Acknowledged: 0, Wanted: 1}) {
+		r.Errorf("%s without a replica: %v, want 0 of 1 replicas", what, err)
+	}
+}
+
+func (r *replicated) want(st *store.Store, want store.Stats) {
+	r.Helper()
+	all, err := st.Stats(r.Context())
+	r.must(err)
+	want.Instance = "mail"
+	if len(all) == 1 {
+		all[0].OldestTodo = 0
+	}
+	if len(all) != 1 || all[0] != want {
+		r.Errorf("there are %+v, want %+v", all, want)
+	}
+}
+
+func TestWhatIsAnsweredIsOnTheReplicaWhenTheMasterDies(t *testing.T) {
+	r := newReplicated(t)
+	var lane store.Lane
+	var jobs []store.NewJob
+	for range 100 {
+		jobs = append(jobs, aJob())
+		r.must(r.enqueue(&lane, jobs[len(jobs)-1]))
+	}
+	got, err := r.runtime.Exchange(t.Context(), &lane, r.terms, store.Exchange{Claims: []uuid.UUID{uuid.New(), uuid.New()}})
+	r.must(err)
+	_, err = r.runtime.Exchange(t.Context(), &lane, r.terms, store.Exchange{Finishes: []store.Finish{{Lease: got.Leases[0], Verb: store.Complete}}})
+	r.must(err)
+	r.must(r.store.Cancel(t.Context(), jobs[99].ID))
+	r.must(r.store.Delete(t.Context(), jobs[98].ID))
+	r.must(r.store.Pause(t.Context(), "mail"))
+
+	r.want(r.failOver(), store.Stats{Total: 99, Todo: 96, Doing: 1, Done: 1, Cancelled: 1, Paused: true})
+}
+
+func TestNothingIsAnsweredWithoutTheReplicaAndNothingIsDoubledAfterwards(t *testing.T) {
+	r := newReplicated(t)
+	ctx := t.Context()
+	var lane, other store.Lane
+	r.must(r.enqueue(&lane, aJob(), aJob()))
+	claim := store.Exchange{Claims: []uuid.UUID{uuid.New()}}
+	r.replica.Kill()
+
+	r.wantBehind("claiming", func() error { _, err := r.runtime.Exchange(ctx, &other, r.terms, claim); return err }())
+	late := aJob()
+	for range 2 {
+		r.wantBehind("enqueuing", r.enqueue(&lane, late))
+	}
+	r.wantBehind("pausing", r.store.Pause(ctx, "mail"))
+	_, err := r.runtime.Reap(ctx, r.terms)
+	r.wantBehind("reaping", err)
+	r.want(r.store, store.Stats{Total: 2, Todo: 1, Doing: 1}) // the first request went out before we knew
+
+	r.follow()
+	r.must(r.enqueue(&lane, late))
+	got, err := r.runtime.Exchange(ctx, &other, r.terms, claim)
+	r.must(err)
+	if len(got.Leases) != 1 || got.Leases[0].Job.Attempt != 1 {
+		t.Errorf("the claim gave %d leases, want the one of its first try", len(got.Leases))
+	}
+	r.want(r.failOver(), store.Stats{Total: 3, Todo: 2, Doing: 1})
+}
+
+func TestARequestWhoseAnswerWasLateIsRepeatedAndWaitsForTheReplicaAgain(t *testing.T) {
+	r := newReplicated(t)
+	var lane store.Lane
+	r.must(r.enqueue(&lane, aJob()))
+	pause(t, r.replica, true)
+	job := aJob()
+	r.wantBehind("enqueuing", r.enqueue(&lane, job))
+	r.wantBehind("repeating it", r.enqueue(&lane, job))
+	r.want(r.store, store.Stats{Total: 2, Todo: 2})
+	pause(t, r.replica, false)
+	r.must(r.enqueue(&lane, job))
+	r.want(r.failOver(), store.Stats{Total: 2, Todo: 2})
+}
+
+func TestALostReplyIsSettledOnItsLaneWithReplicasToo(t *testing.T) {
+	r := newReplicated(t)
+	var lane store.Lane
+	r.must(r.enqueue(&lane, aJob()))
+	for range 4 {
+		job := aJob()
+		r.fault.LoseReplyNth(1, redistest.Named("evalsha"))
+		if err := r.enqueue(&lane, job); !errors.Is(err, redistest.ErrFault) {
+			t.Fatalf("enqueuing: %v, want the fault", err)
+		}
+		r.must(r.enqueue(&lane, job))
+	}
+	r.want(r.store, store.Stats{Total: 5, Todo: 5})
+}
+
+func TestAServerThatHasForgottenTheScriptsIsGivenThemAgain(t *testing.T) {
+	r := newReplicated(t)
+	var lane store.Lane
+	for range 3 {
+		r.must(r.rdb.ScriptFlush(t.Context()).Err()) // of our own server
+		r.must(r.enqueue(&lane, aJob()))
+	}
+	r.want(r.store, store.Stats{Total: 3, Todo: 3})
+}
+
+func TestTheReplicasOfTheRightNodeOfAClusterAreWaitedFor(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	st, err := store.Open(c.Client(t), store.Options{WaitReplicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const instance = "mail"
+	owner := c.Nodes[c.Owner(c.Slot("stint:{mail}:jobs"))]
+	_, err = st.Runtime().Enqueue(t.Context(), new(store.Lane), instance, []store.NewJob{aJob()})
+	if _, ok := errors.AsType[*store.ReplicasError](err); !ok {
+		t.Fatalf("enqueuing where no node has a replica: %v", err)
+	}
+	id, err := owner.Client(t).Do(t.Context(), "cluster", "myid").Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := redistest.Start(t, redistest.Config("cluster-enabled yes", "cluster-config-file nodes.conf", "repl-diskless-sync-delay 0"))
+	joinCluster(t, replica.Client(t), owner.Addr(), id)
+
+	var lane store.Lane
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	job := aJob()
+	for err = errors.New("not yet"); err != nil && ctx.Err() == nil; { // until it follows
+		_, err = st.Runtime().Enqueue(ctx, &lane, instance, []store.NewJob{job})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := replica.Client(t)
+	if n, err := r.HLen(t.Context(), "stint:{mail}:jobs").Result(); err != nil && !strings.HasPrefix(err.Error(), "MOVED") || err == nil && n != 1 {
+		t.Errorf("the replica has %d jobs, %v", n, err)
+	}
+}
+
+// joinCluster makes a node a replica of the master with the id.
+func joinCluster(t *testing.T, c *redis.Client, addr, id string) {
+	t.Helper()
+	host, port, _ := strings.Cut(addr, ":")
+	if err := c.Do(t.Context(), "cluster", "meet", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		err := c.Do(t.Context(), "cluster", "replicate", id).Err()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond) // between two tries
+	}
+}
+
+func TestANegativeNumberOfReplicasIsRefused(t *testing.T) {
+	_, err := store.Open(redis.NewClient(&redis.Options{}), store.Options{WaitReplicas: -1})
+	if !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("opening: %v, want ErrInvalid", err)
+	}
+	if _, err := store.OpenEmbedded(store.Options{WaitReplicas: -1}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("opening the embedded one: %v, want ErrInvalid", err)
+	}
+}
+
+func TestTheEmbeddedServerIgnoresReplicas(t *testing.T) {
+	st, err := store.OpenEmbedded(store.Options{WaitReplicas: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.Runtime().Enqueue(t.Context(), new(store.Lane), "mail", []store.NewJob{aJob()}); err != nil {
+		t.Error(err)
+	}
+}
+
+// pause stops a server, as a machine that sleeps does, or lets it go on.
+func pause(t *testing.T, s *redistest.Server, on bool) {
+	t.Helper()
+	p, err := os.FindProcess(s.PID())
+	if err == nil {
+		err = p.Signal(map[bool]os.Signal{true: syscall.SIGSTOP, false: syscall.SIGCONT}[on])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,222 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// phase says where an attempt stands.
+type phase byte
+
+const (
+	running   phase = iota // its handler has not returned, or is yet to be called
+	ended                  // its finish is set, and on its way or to be sent
+	abandoned              // Run has returned without it: nothing of it is written any more
+)
+
+// attempt is one lease and what becomes of it. It is the context of its handler, which it makes when it is first asked for
+// anything that a plain struct can't answer: many handlers never do.
+type attempt struct {
+	slot     *slot
+	feed     *feed // of the job's instance
+	lease    *store.Lease
+	started  time.Time
+	deadline time.Time // zero: none
+
+	mu        sync.Mutex
+	phase     phase
+	goroutine string // the handler's
+	until     time.Time
+	cause     error
+	ctx       context.Context // nil until it is needed
+	cancelCtx context.CancelCauseFunc
+	stopTimer context.CancelFunc // nil without a deadline
+	logger    *slog.Logger
+	progress  json.RawMessage // the last
+	unsent    bool            // no heartbeat has carried it
+	result    json.RawMessage
+
+	// Set when the attempt ends, read by whoever hands it in.
+	finish  store.Finish
+	outcome Outcome
+	err     error
+	took    time.Duration
+}
+
+// Deadline is the end of the Timeout.
+func (a *attempt) Deadline() (time.Time, bool) { return a.deadline, !a.deadline.IsZero() }
+
+func (a *attempt) Done() <-chan struct{} { return a.context().Done() }
+func (a *attempt) Err() error            { return a.context().Err() }
+
+// Value has the attempt itself and the values of Run's context. Package context asks it for what it needs to connect the
+// contexts made from this one, and for the cause.
+func (a *attempt) Value(key any) any {
+	if key == (attemptKey{}) {
+		return a
+	}
+	if v := a.base().Value(key); v != nil {
+		return v
+	}
+	return a.context().Value(key)
+}
+
+func (a *attempt) base() context.Context { return a.slot.pool.run.base }
+
+func (a *attempt) context() context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ctx != nil {
+		return a.ctx
+	}
+	a.ctx, a.cancelCtx = context.WithCancelCause(a.base())
+	if !a.deadline.IsZero() {
+		a.ctx, a.stopTimer = context.WithDeadlineCause(a.ctx, a.deadline, ErrTimeout)
+	}
+	if a.cause != nil || a.phase != running {
+		a.cancelCtx(a.cause)
+	}
+	return a.ctx
+}
+
+// begin notes that the handler is about to be called, on which goroutine.
+func (a *attempt) begin(goroutine string, timeout time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.goroutine = goroutine
+	a.started = time.Now()
+	if timeout > 0 {
+		a.deadline = a.started.Add(timeout)
+	}
+}
+
+// cancel ends the handler's context with a cause, unless it has one or the handler has returned. It reports whether it did.
+func (a *attempt) cancel(cause error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.phase != running || a.causeLocked() != nil {
+		return false
+	}
+	a.cause = cause
+	if a.ctx != nil {
+		a.cancelCtx(cause)
+	}
+	return true
+}
+
+// causeLocked is why the handler's context has ended, nil if it has not.
+func (a *attempt) causeLocked() error {
+	if a.cause == nil && a.ctx != nil {
+		return context.Cause(a.ctx)
+	}
+	return a.cause
+}
+
+// end closes the attempt: nothing more can be noted, and its context is over. It returns false when it was abandoned.
+func (a *attempt) end() (cause error, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.phase != running {
+		return nil, false
+	}
+	cause = a.causeLocked()
+	a.phase = ended
+	a.took = time.Since(a.started)
+	if a.ctx != nil {
+		a.cancelCtx(nil)
+	}
+	if a.stopTimer != nil {
+		a.stopTimer()
+	}
+	a.finish.Lease, a.finish.Progress, a.finish.Result = a.lease, a.progress, a.result
+	return cause, true
+}
+
+// keep notes the result.
+func (a *attempt) keep(result json.RawMessage) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.result = result
+}
+
+// report notes a progress.
+func (a *attempt) report(progress json.RawMessage) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.phase != running:
+		return ErrNoJob
+	case a.cause == ErrLeaseLost: //nolint:errorlint // only cancel sets it
+		return ErrLeaseLost
+	}
+	a.progress, a.unsent = progress, true
+	return nil
+}
+
+func (a *attempt) log() *slog.Logger {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.logger == nil {
+		job := &a.lease.Job
+		a.logger = a.slot.pool.run.log.With("instance", job.Instance, "job", job.ID, "attempt", job.Attempt)
+	}
+	return a.logger
+}
+
+// news returns the progress that no heartbeat has carried yet, or nil.
+func (a *attempt) news() json.RawMessage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.unsent {
+		return nil
+	}
+	return a.progress
+}
+
+// carried notes that a heartbeat has carried that progress.
+func (a *attempt) carried(progress json.RawMessage) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(progress) > 0 && &progress[0] == &a.progress[0] {
+		a.unsent = false
+	}
+}
+
+// extend notes that the lease holds longer than was known.
+func (a *attempt) extend(until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if until.After(a.until) {
+		a.until = until
+	}
+}
+
+// holdsUntil returns until when the lease is known to hold; false when nobody needs to be told of its end any more.
+func (a *attempt) holdsUntil() (time.Time, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.until, a.phase == running && a.causeLocked() == nil
+}
+
+func (a *attempt) isEnded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.phase == ended
+}
+
+// abandon gives up a handler that does not return. It returns false when it has returned.
+func (a *attempt) abandon() (StuckHandler, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.phase != running {
+		return StuckHandler{}, false
+	}
+	a.phase = abandoned
+	job := &a.lease.Job
+	return StuckHandler{Instance: job.Instance, Job: job.ID, For: time.Since(a.started), Stack: a.goroutine}, true
+}

@@ -1,0 +1,108 @@
+package worker_test
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+// These tests are about what only a real server does. They run in real time; what they wait for they are told.
+
+// realRig is a rig on a server of its own.
+func realRig(t *testing.T, server *redistest.Server, cfg worker.Config) *rig {
+	t.Helper()
+	client := server.Client(t, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout, o.MaxRetries = time.Second, time.Second, -1 })
+	st, err := store.Open(client, store.Options{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, st: st}
+	r.listen(cfg)
+	return r
+}
+
+// within waits for a channel for a long time.
+func within[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing came in half a minute")
+		panic("unreachable")
+	}
+}
+
+func TestOnARealServerAnIdleSupervisorStartsAndStopsWithoutDelay(t *testing.T) {
+	r := realRig(t, redistest.Start(t), worker.Config{})
+	f, starts := startTimes(nothing)
+	worker.Handle(r.sup, "x", f)
+	r.start()
+	r.enqueue("x", nil)
+	within(t, starts)
+	for range 10 {
+		at := time.Now()
+		r.enqueue("x", nil)
+		if d := within(t, starts).Sub(at); d > time.Second {
+			t.Errorf("started after %v, want a millisecond or so", d)
+		}
+	}
+	if took, err := r.stopTook(); took > time.Second || err != nil {
+		t.Errorf("stopping took %v and Run returned %v, want some milliseconds and nil", took, err)
+	}
+	if s := r.stats("x"); s.Done != 11 {
+		t.Errorf("%+v, want 11 done", s)
+	}
+}
+
+func TestAServerThatIsRestartedIsFoundAgain(t *testing.T) {
+	server := redistest.Start(t, redistest.AOF())
+	r := realRig(t, server, worker.Config{})
+	f, starts := startTimes(nothing)
+	worker.Handle(r.sup, "x", f)
+	r.start()
+	r.enqueue("x", nil)
+	within(t, starts)
+	server.Stop()
+	server.Restart()
+	r.enqueue("x", nil)
+	within(t, starts)
+	if err := r.stopped(); err != nil {
+		t.Errorf("Run returned %v, want nil", err)
+	}
+	if s := r.stats("x"); s.Done != 2 {
+		t.Errorf("%+v, want 2 done", s)
+	}
+}
+
+func TestAServerThatDoesNotAnswerDoesNotKeepRun(t *testing.T) {
+	server := redistest.Start(t)
+	r := realRig(t, server, worker.Config{DrainTimeout: 500 * time.Millisecond, GraceTimeout: 100 * time.Millisecond})
+	started := make(chan struct{})
+	worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+		close(started)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	r.start()
+	r.enqueue("x", nil)
+	within(t, started)
+	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	took, err := r.stopTook()
+	if err := syscall.Kill(server.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if took > 20*time.Second || err == nil {
+		t.Errorf("stopping took %v and Run returned %v, want some seconds and an error", took, err)
+	}
+	t.Logf("it took %v", took)
+}
