@@ -153,7 +153,8 @@ func (s *Store) read(ctx context.Context, instance string, keys []string, id uui
 
 // List returns a page of the jobs that f selects: by instance, then by state in the order of a life; in each, todo, scheduled,
 // doing and parked from the first to be served on, the others from the latest to end on. A page has at most 1 MiB and so
-// may be shorter than f.Limit; only an empty Next says that it is the last. Jobs that change state meanwhile may be missed, or
+// may be shorter than f.Limit; so may one for which 10,000 jobs were looked at, of which f.Error or f.OlderThan left few or
+// none. Only an empty Next says that it is the last. Jobs that change state meanwhile may be missed, or
 // be seen twice.
 func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 	limit := f.Limit
@@ -172,7 +173,7 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 		return Page{}, err
 	}
 	var page Page
-	room := int64(maxPage)
+	room, looks := int64(maxPage), 0
 	for _, instance := range instances {
 		for place, set := range listed {
 			if f.State != "" && f.State != stateAt(int64(set)) || from.before(instance, place) {
@@ -187,7 +188,10 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 				if more, full, err = s.list(ctx, f, &at, limit-len(page.Jobs), &room, &page); err != nil {
 					return Page{}, err
 				}
-				if full || len(page.Jobs) >= limit {
+				if more {
+					looks++
+				}
+				if full || len(page.Jobs) >= limit || looks >= maxLooks {
 					page.Next = at.String() // maybe an empty page follows
 					return page, nil
 				}
@@ -238,6 +242,9 @@ func (f Filter) age() int64 {
 	}
 	return f.OlderThan.Milliseconds()
 }
+
+// maxLooks is how often List goes on, 500 jobs at a time, before it returns what it has.
+const maxLooks = 20
 
 // maxPage is how many bytes a page may have, unless its first job has more.
 const maxPage = 1 << 20

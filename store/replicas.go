@@ -118,7 +118,7 @@ func (s *Store) enough(wait *redis.Cmd) error {
 	return err
 }
 
-// redirects is how often a Cluster may send a request elsewhere, and movePause how long a slot that is on its way is left alone.
+// redirects is how often at most a Cluster may send a request elsewhere, and movePause how long a slot that is on its way is left alone.
 const (
 	redirects = 8
 	movePause = 20 * time.Millisecond

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+	"github.com/stint-go/stint/worker/workertest"
 )
 
 // replicated is a master with a replica of the test's own, and a store that waits for it.
@@ -28,7 +30,7 @@ type replicated struct {
 }
 
 func newReplicated(t *testing.T) *replicated {
-	r := &replicated{T: t, master: redistest.Start(t), fault: new(redistest.Fault)}
+	r := &replicated{T: t, master: redistest.Start(t, redistest.Config("repl-diskless-sync-delay 0")), fault: new(redistest.Fault)}
 	r.follow()
 	r.rdb = r.master.Client(t)
 	r.rdb.AddHook(r.fault)
@@ -42,19 +44,19 @@ func newReplicated(t *testing.T) *replicated {
 	return r
 }
 
-// follow starts a replica and returns when it has all that the master has.
+// follow starts a replica and returns when it follows, as the master sees it.
 func (r *replicated) follow() {
 	r.Helper()
 	if r.replica == nil {
 		host, port, _ := strings.Cut(r.master.Addr(), ":")
-		r.replica = redistest.Start(r.T, redistest.Config("replicaof "+host+" "+port, "repl-diskless-sync-delay 0"))
+		r.replica = redistest.Start(r.T, redistest.Config("replicaof "+host+" "+port))
 	} else {
 		r.replica.Restart()
 	}
-	c := r.replica.Client(r.T)
+	c := r.master.Client(r.T)
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		info, err := c.Info(r.Context(), "replication").Result()
-		if err == nil && strings.Contains(info, "master_link_status:up") {
+		if err == nil && strings.Contains(info, "state=online") {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -172,7 +174,14 @@ func TestARequestWhoseAnswerWasLateIsRepeatedAndWaitsForTheReplicaAgain(t *testi
 	r.wantBehind("repeating it", r.enqueue(&lane, job))
 	r.want(r.store, store.Stats{Total: 2, Todo: 2})
 	pause(t, r.replica, false)
-	r.must(r.enqueue(&lane, job))
+	var err error
+	for range 30 { // until the replica has caught up
+		if err = r.enqueue(&lane, job); err == nil {
+			break
+		}
+		r.wantBehind("repeating it again", err)
+	}
+	r.must(err)
 	r.want(r.failOver(), store.Stats{Total: 2, Todo: 2})
 }
 
@@ -182,7 +191,7 @@ func TestALostReplyIsSettledOnItsLaneWithReplicasToo(t *testing.T) {
 	r.must(r.enqueue(&lane, aJob()))
 	for range 4 {
 		job := aJob()
-		r.fault.LoseReplyNth(1, redistest.Named("evalsha"))
+		r.fault.LoseReplyNth(1, redistest.Named("eval"))
 		if err := r.enqueue(&lane, job); !errors.Is(err, redistest.ErrFault) {
 			t.Fatalf("enqueuing: %v, want the fault", err)
 		}
@@ -202,7 +211,7 @@ func TestAServerThatHasForgottenTheScriptsIsGivenThemAgain(t *testing.T) {
 }
 
 func TestTheReplicasOfTheRightNodeOfAClusterAreWaitedFor(t *testing.T) {
-	c := redistest.StartCluster(t, 3)
+	c := redistest.StartCluster(t, 3, redistest.Config("repl-diskless-sync-delay 0"))
 	st, err := store.Open(c.Client(t), store.Options{WaitReplicas: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +226,7 @@ func TestTheReplicasOfTheRightNodeOfAClusterAreWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replica := redistest.Start(t, redistest.Config("cluster-enabled yes", "cluster-config-file nodes.conf", "repl-diskless-sync-delay 0"))
+	replica := redistest.Start(t, redistest.Config("cluster-enabled yes", "cluster-config-file nodes.conf"))
 	joinCluster(t, replica.Client(t), owner.Addr(), id)
 
 	var lane store.Lane
@@ -230,9 +239,8 @@ func TestTheReplicasOfTheRightNodeOfAClusterAreWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := replica.Client(t)
-	if n, err := r.HLen(t.Context(), "stint:{mail}:jobs").Result(); err != nil && !strings.HasPrefix(err.Error(), "MOVED") || err == nil && n != 1 {
-		t.Errorf("the replica has %d jobs, %v", n, err)
+	if n, err := replica.Client(t).DBSize(t.Context()).Result(); err != nil || n == 0 { // that of keys it would send elsewhere
+		t.Errorf("the replica has %d keys, %v", n, err)
 	}
 }
 
@@ -285,5 +293,84 @@ func pause(t *testing.T, s *redistest.Server, on bool) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestTheRulesInTheDocsAreEnoughToWaitForReplicas(t *testing.T) {
+	r := newReplicated(t)
+	rules := rulesOf(t, "../docs/operations.md")
+	for _, with := range []bool{false, true} {
+		if with {
+			rules = append(rules, block(t, "../docs/operations.md", "acl-replicas")...)
+		}
+		args := []any{"acl", "setuser", "stint", "reset"}
+		for _, rule := range rules {
+			args = append(args, rule)
+		}
+		r.must(r.rdb.Do(t.Context(), args...).Err())
+		st, err := store.Open(r.master.Client(t, func(o *redis.Options) {
+			o.Username, o.Password, o.DisableIdentity = "stint", "secret", true
+		}), store.Options{WaitReplicas: 1})
+		r.must(err)
+		if err := enqueue(st, t.Context()); with != (err == nil) || !with && !errors.Is(err, store.ErrServer) {
+			t.Errorf("enqueuing, with the rule %v: %v", with, err)
+		}
+	}
+}
+
+// To the runtime replicas that are away are an outage: it goes on where it was when they are back.
+func TestWorkThatMetAnOutageOfTheReplicaIsDoneOnceAfterwards(t *testing.T) {
+	r := newReplicated(t)
+	started, goOn := make(chan uuid.UUID, 10), make(chan struct{})
+	failed := make(chan struct{}, 100)
+	sup, err := worker.New(r.store, worker.Config{OnEvent: func(e worker.Event) {
+		if _, ok := e.(worker.LoopFailed); ok {
+			failed <- struct{}{}
+		}
+	}})
+	r.must(err)
+	worker.Handle(sup, "mail", func(ctx context.Context, _ int) error {
+		job, _ := worker.JobFrom(ctx)
+		started <- job.ID
+		<-goOn
+		return nil
+	})
+	workertest.Start(t, sup)
+	client := worker.NewClient(r.store, worker.ClientConfig{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	first, err := client.Enqueue(ctx, "mail", 1)
+	r.must(err)
+	<-started
+
+	r.replica.Kill()
+	close(goOn)
+	var second uuid.UUID
+	enqueued := make(chan error)
+	go func() {
+		var err error
+		second, err = client.Enqueue(ctx, "mail", 2)
+		enqueued <- err
+	}()
+	select {
+	case <-failed: // the end of the first job can't be handed in
+	case <-ctx.Done():
+		t.Fatal("no loop has failed")
+	}
+	select {
+	case err := <-enqueued:
+		t.Fatalf("enqueuing without the replica has returned: %v", err)
+	default:
+	}
+	r.follow()
+	r.must(<-enqueued)
+	for _, id := range []uuid.UUID{first, second} {
+		j, err := client.Wait(ctx, id)
+		if err != nil || j.State != store.Done || j.Attempt != 1 || j.Crashes != 0 {
+			t.Errorf("job is %s after %d attempts and %d crashes, %v", j.State, j.Attempt, j.Crashes, err)
+		}
+	}
+	if id := <-started; id != second || len(started) > 0 {
+		t.Errorf("%s was started, and %d more", id, len(started))
 	}
 }
