@@ -23,6 +23,9 @@ func (s *Store) pause(ctx context.Context, op, instance string, on int) error {
 		return err
 	}
 	return s.do(ctx, op, func() error {
+		if err := s.announce(ctx, instance, false); err != nil { // so that the pause can be seen, also before the first job
+			return err
+		}
 		_, err := s.run(ctx, scriptPause, s.instanceKeys(instance), on)
 		return err
 	})

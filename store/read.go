@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -53,21 +54,28 @@ func (s *Store) Instances(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// Stats returns one Stats an instance, by name. It takes a time that does not depend on the number of jobs.
+// Stats returns one Stats an instance, by name. It takes a time that does not depend on the number of jobs. Where a foreign key
+// spoils an instance, the others are returned together with its *KeyError.
 func (s *Store) Stats(ctx context.Context) ([]Stats, error) {
 	names, err := s.Instances(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]Stats, 0, len(names))
+	var spoilt []error
 	for _, name := range names {
 		st, err := s.stats(ctx, name)
-		if err != nil {
+		var key *KeyError
+		switch {
+		case errors.As(err, &key):
+			spoilt = append(spoilt, err)
+		case err != nil:
 			return nil, err
+		default:
+			all = append(all, st)
 		}
-		all = append(all, st)
 	}
-	return all, nil
+	return all, errors.Join(spoilt...)
 }
 
 func (s *Store) stats(ctx context.Context, instance string) (Stats, error) {

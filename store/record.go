@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -19,7 +18,7 @@ import (
 //	13 digits            when it was enqueued, in ms; the server's clock writes it
 //	1 byte               '0' + priority
 //	tag length bytes ... further options, each a byte, a uvarint and what it counts:
-//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON)
+//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 'x' nothing: the record is a stand-in for one that was lost
 //	0                    ends them
 //	payload              JSON, the rest
 const (
@@ -32,6 +31,7 @@ const (
 	tagAttempts = 'a'
 	tagDeadline = 'd'
 	tagMetadata = 'm'
+	tagLost     = 'x'
 )
 
 // encodeRecord returns the record of a valid job less its head.
@@ -55,7 +55,10 @@ func encodeRecord(priority int, n *NewJob) []byte {
 	return append(append(b, 0), n.Payload...)
 }
 
-var errRecord = errors.New("the record can't be read")
+var (
+	errRecord = errors.New("the record can't be read")
+	errLost   = errors.New("the record was lost, and its payload with it")
+)
 
 // decodeRecord fills in what the record tells of the job.
 func decodeRecord(rec string, j *Job) error {
@@ -70,8 +73,9 @@ func decodeRecord(rec string, j *Job) error {
 	if priority < MinPriority || priority > MaxPriority {
 		return errRecord
 	}
-	rest := rec[recordHead+1:]
+	rest, lost := rec[recordHead+1:], false
 	for rest[0] != 0 {
+		lost = lost || rest[0] == tagLost
 		n, w := binary.Uvarint([]byte(rest[1:min(len(rest), 1+binary.MaxVarintLen64)]))
 		if w <= 0 || n >= uint64(len(rest)-1-w) {
 			return errRecord
@@ -81,7 +85,11 @@ func decodeRecord(rec string, j *Job) error {
 		}
 		rest = rest[1+w+int(n):]
 	}
-	j.EnqueuedAt, j.Priority, j.Payload = fromMS(ms), priority, json.RawMessage(rest[1:])
+	j.EnqueuedAt, j.Priority = fromMS(ms), priority
+	if lost {
+		return errLost
+	}
+	j.Payload = json.RawMessage(rest[1:])
 	return nil
 }
 
@@ -169,7 +177,10 @@ func snapshot(instance string, id uuid.UUID, state State, score string, r *reade
 	}
 	j.LastError, j.Progress, j.Result = r.str(), r.raw(), r.raw()
 	if err != nil && j.LastError == "" {
-		j.LastError = fmt.Sprint(errRecord)
+		j.LastError = errRecord.Error()
+		if errors.Is(err, errLost) {
+			j.LastError = errLost.Error()
+		}
 	}
 	at, _ := strconv.ParseFloat(score, 64)
 	switch state {

@@ -47,9 +47,9 @@ type Store struct {
 	sole     atomic.Bool
 
 	mu      sync.Mutex
-	checked bool                // the server has been found good
-	known   map[string]struct{} // instances that were announced
-	cached  map[string][]string // keys by instance
+	checked bool                 // the server has been found good
+	known   map[string]time.Time // when instances were announced
+	cached  map[string][]string  // keys by instance
 
 	assured sync.Map // the instances, by their first key, whose replicas follow
 }
@@ -74,7 +74,7 @@ func Open(rdb redis.UniversalClient, o Options) (*Store, error) {
 	}
 	return &Store{
 		rdb: rdb, keys: keyspace{o.Prefix}, opts: o,
-		known: map[string]struct{}{}, cached: map[string][]string{},
+		known: map[string]time.Time{}, cached: map[string][]string{},
 	}, nil
 }
 
@@ -176,6 +176,9 @@ func checkVersion(info string) error {
 	return fmt.Errorf("%w: it does not tell its version", ErrServer)
 }
 
+// maxCached is for how many instances the keys are kept at hand.
+const maxCached = 10_000
+
 // instanceKeys returns KEYS of an instance's scripts; the slice has no room to be appended to.
 func (s *Store) instanceKeys(instance string) []string {
 	s.mu.Lock()
@@ -184,21 +187,28 @@ func (s *Store) instanceKeys(instance string) []string {
 	if !ok {
 		keys = s.keys.instance(instance)
 		keys = keys[:len(keys):len(keys)]
-		s.cached[instance] = keys
+		if len(s.cached) < maxCached { // whoever asks for names that don't exist must not fill our memory
+			s.cached[instance] = keys
+		}
 	}
 	return keys
 }
 
+// announceAgain is when an instance that is in use is announced again: the set of instances is a key of its own, and may be lost
+// when the jobs are not.
+const announceAgain = 30 * time.Second
+
 // announce puts an instance into the set of those that exist, before its first job is there.
 func (s *Store) announce(ctx context.Context, instance string, again bool) error {
 	s.mu.Lock()
-	_, ok := s.known[instance]
+	at, ok := s.known[instance]
 	s.mu.Unlock()
-	if ok && !again {
+	if ok && !again && time.Since(at) < announceAgain {
 		return nil
 	}
 	err := s.rdb.SAdd(ctx, s.keys.instances(), instance).Err()
-	if err != nil { // a server that has no memory left may know it already
+	var refusal redis.Error
+	if errors.As(err, &refusal) { // a server that has no memory left may know it already
 		if there, _ := s.rdb.SIsMember(ctx, s.keys.instances(), instance).Result(); there {
 			err = nil
 		}
@@ -207,7 +217,7 @@ func (s *Store) announce(ctx context.Context, instance string, again bool) error
 		return fmt.Errorf("announcing %s: %w", instance, s.named(ctx, err, s.keys.instances(), "set"))
 	}
 	s.mu.Lock()
-	s.known[instance] = struct{}{}
+	s.known[instance] = time.Now()
 	s.mu.Unlock()
 	return nil
 }

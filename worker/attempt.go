@@ -84,15 +84,19 @@ func (a *attempt) context() context.Context {
 	return a.ctx
 }
 
-// begin notes that the handler is about to be called, on which goroutine.
-func (a *attempt) begin(goroutine string, timeout time.Duration) {
+// begin notes that the handler is about to be called, on which goroutine; false when Run has gone without it.
+func (a *attempt) begin(goroutine string, timeout time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.phase != running {
+		return false
+	}
 	a.goroutine = goroutine
 	a.started = time.Now()
 	if timeout > 0 {
 		a.deadline = a.started.Add(timeout)
 	}
+	return true
 }
 
 // cancel ends the handler's context with a cause, unless it has one or the handler has returned. It reports whether it did.

@@ -42,7 +42,11 @@ func (f *feed) flush(n int, turns []turn) {
 	sent := time.Now() // a repetition may bring what the first one claimed
 	unknown := false   // whether it may have been carried out
 	for failures := 1; ; failures++ {
-		got, err := f.run.rt.Exchange(f.run.io, &l.Lane, f.terms, x)
+		var got store.Exchanged
+		err := guard(func() (err error) { // hooks of the Redis client and of the store are the user's code
+			got, err = f.run.rt.Exchange(f.run.io, &l.Lane, f.terms, x)
+			return err
+		})
 		if err == nil {
 			f.run.outages.OK(name)
 			f.settle(turns, x, got, sent)
@@ -127,6 +131,14 @@ func (f *feed) hopeless(x store.Exchange) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.stopped.IsZero() && len(x.Finishes) == 0 && time.Since(p.stopped) > stopAsk
+}
+
+// relieve makes requests that wait for their repetition try again now, while there is trouble: something has shown that Redis may be
+// back, or has come up that must not wait.
+func (f *feed) relieve() {
+	if f.run.outages.Any() {
+		f.hope()
+	}
 }
 
 // hope makes requests that wait for their repetition try again now.

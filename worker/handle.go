@@ -1,10 +1,13 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint/retry"
@@ -221,9 +224,37 @@ func decode[In any](job store.Job) (in In, err error) {
 		if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			field = te.Field
 		}
+		if field == "" {
+			field = culprit(job.Payload, reflect.TypeFor[In]())
+		}
 		return in, retry.Permanent(&DecodeError{Instance: job.Instance, Field: field, Err: err})
 	}
 	return in, nil
+}
+
+// culprit finds the field that does not decode, for types that decode themselves and say nothing of where they stand: "" if it is
+// none of a struct's.
+func culprit(payload []byte, t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	var parts map[string]json.RawMessage
+	if t.Kind() != reflect.Struct || json.Unmarshal(payload, &parts) != nil {
+		return ""
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name = cmp.Or(name, f.Name)
+		for part, text := range parts {
+			if f.IsExported() && strings.EqualFold(part, name) && json.Unmarshal(text, reflect.New(f.Type).Interface()) != nil {
+				if inner := culprit(text, f.Type); inner != "" {
+					return name + "." + inner
+				}
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // keepResult notes the result for the finish of the attempt.

@@ -46,6 +46,7 @@ func (f *feed) beatOnce(ctx context.Context, all bool) error {
 		if err := f.beatSome(ctx, some, others); err != nil {
 			return err
 		}
+		f.relieve()
 	}
 	return nil
 }

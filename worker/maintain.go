@@ -25,6 +25,7 @@ func (f *feed) reap() *loop.Loop {
 			if err != nil {
 				return 0, err
 			}
+			f.relieve()
 			switch {
 			case next < 0:
 				next = f.run.rarely(every)

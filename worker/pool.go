@@ -89,7 +89,9 @@ func (s *slot) step() bool {
 		return false
 	}
 	s.current = at
-	at.begin(s.keeper.id, at.feed.reg.timeout)
+	if !at.begin(s.keeper.id, at.feed.reg.timeout) {
+		return false
+	}
 	return s.finish(at, s.execute(at))
 }
 
@@ -111,11 +113,17 @@ func (s *slot) finish(at *attempt, err error) bool {
 	if !ok {
 		return false
 	}
-	v := judge(at.feed.reg, &at.lease.Job, err, cause)
+	var v verdict
+	look := func() error { v = judge(at.feed.reg, &at.lease.Job, err, cause); return nil }
+	if broken := catch(look); broken != nil { // an error is the user's code as well: its methods may panic
+		err = broken
+		_ = look()
+	}
 	at.finish.Verb, at.finish.Delay, at.finish.Error = v.verb, v.delay, v.text
 	at.outcome, at.err = outcomeOf(v.verb), v.err
 	logPanic(at, err)
 	at.feed.turns.Add(turn{s, at})
+	at.feed.relieve() // an end must not wait behind looks for jobs
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -99,7 +100,7 @@ func (r *process) recovered(o loop.Outage) {
 
 // stop comes to an end in the order that Run promises.
 func (r *process) stop() error {
-	hard, cancel := context.WithTimeout(r.base, r.cfg.DrainTimeout+r.cfg.GraceTimeout)
+	hard, cancel := context.WithTimeout(r.base, r.cfg.patience())
 	defer cancel()
 	soft := time.AfterFunc(r.cfg.DrainTimeout, r.interrupt)
 	defer soft.Stop()
@@ -111,6 +112,14 @@ func (r *process) stop() error {
 	stuck := r.abandon()
 	unsettled := r.join()
 	return errors.Join(stuck, unsettled, r.events.close(r.cfg.GraceTimeout))
+}
+
+// patience is the time that a stop may take. One of its parts may be as good as for ever.
+func (c *Config) patience() time.Duration {
+	if sum := c.DrainTimeout + c.GraceTimeout; sum > 0 {
+		return sum
+	}
+	return math.MaxInt64
 }
 
 // await waits for done, but no longer than for the end of ctx. It reports whether it is done.

@@ -101,6 +101,7 @@ func (q *queue) board(f *flight, entries []*entry) ([]*entry, []store.NewJob) {
 // request makes a request and repeats it until the store has answered, has refused it for good, or nobody waits for the
 // outcome any more.
 func (q *queue) request(ctx context.Context, lane *store.Lane, jobs []store.NewJob) (outcome []error, err error) {
+	unknown := false // whether a try before may have been accepted
 	for try := 1; ; try++ {
 		err = guard(func() (err error) {
 			outcome, err = q.rt.Enqueue(ctx, lane, q.instance, jobs)
@@ -115,8 +116,12 @@ func (q *queue) request(ctx context.Context, lane *store.Lane, jobs []store.NewJ
 		case refused(err), !rest(ctx, loop.Pause(try, sendPause)):
 			// A try before may have been accepted all the same, so the lane's number is not free for other jobs.
 			lane.Abandon()
+			if unknown && refused(err) {
+				err = fmt.Errorf("sent, but whether it was accepted is not known; then refused: %w", err)
+			}
 			return nil, err
 		}
+		unknown = true
 	}
 }
 

@@ -4,6 +4,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -44,6 +45,8 @@ type Loop struct {
 	cancel context.CancelFunc
 	kick   chan struct{}
 	done   chan struct{}
+
+	failures int // in a row; the loop's goroutine only
 }
 
 // Start starts a loop, whose first pass comes at once. The values of ctx are those of the passes; when it ends the loop
@@ -84,25 +87,40 @@ func (l *Loop) Stop() {
 }
 
 func (l *Loop) run() {
-	defer close(l.done)
-	defer l.Outages.Gone(l.Name)
-	for failures := 0; l.ctx.Err() == nil; {
+	over := false
+	defer func() {
+		if !over && l.ctx.Err() == nil { // a pass called runtime.Goexit: the loop goes on without this goroutine
+			l.Outages.Failed(l.Name, errGoexit)
+			l.failures++
+			go l.run()
+			return
+		}
+		l.Outages.Gone(l.Name)
+		close(l.done)
+	}()
+	if l.failures > 0 {
+		l.sleep(Pause(l.failures, l.MaxPause), nil)
+	}
+	for l.ctx.Err() == nil {
 		wait, err := l.pass()
 		if l.ctx.Err() != nil {
-			return // whatever it was, it was because we stop
+			break // whatever it was, it was because we stop
 		}
 		var kick <-chan struct{} = l.kick
 		if err == nil {
-			failures = 0
+			l.failures = 0
 			l.Outages.OK(l.Name)
 		} else {
-			failures++
+			l.failures++
 			l.Outages.Failed(l.Name, err)
-			wait, kick = Pause(failures, l.MaxPause), nil
+			wait, kick = Pause(l.failures, l.MaxPause), nil
 		}
 		l.sleep(wait, kick)
 	}
+	over = true
 }
+
+var errGoexit = errors.New("a pass called runtime.Goexit")
 
 func (l *Loop) sleep(wait time.Duration, kick <-chan struct{}) {
 	if wait <= 0 {

@@ -155,7 +155,7 @@ func aRepeatedClaimIsBoundedInBytes(t *testing.T, e *Env) {
 		t.Errorf("got %d of %d jobs back", seen, n)
 	}
 
-	e.add(t, n, store.NewJob{Payload: sized(store.MaxPayload)})
+	e.add(t, n, store.NewJob{Payload: sized(700 << 10)})
 	for _, w := range mine {
 		e.Exchange(t, e.Terms(), store.Exchange{Claims: []uuid.UUID{w}})
 	}

@@ -92,7 +92,7 @@ func requeueAllTakesWhatTheErrorSelects(t *testing.T, e *Env) {
 	s := e.spy()
 	got, err := e.Store.RequeueAll(t.Context(), store.Filter{Instance: instance, State: store.Dead, Error: "refused"})
 	wantN(t, "refused", got, n*3/5, err)
-	if s.widest > 300 || s.scripts > 60 {
+	if s.widest > 300 || s.scripts > 120 {
 		t.Errorf("it took %d scripts of up to %d arguments", s.scripts, s.widest)
 	}
 	if st := e.Stats(t); st.Todo != n*4/5 || st.Dead != n/5 {

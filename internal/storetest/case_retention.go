@@ -254,6 +254,9 @@ func anAwaitedJobStaysAMinuteAndIsAnnounced(t *testing.T, e *Env) {
 		e.Later(t, time.Minute/2+time.Second)
 		reap()
 		e.WantGone(t, id)
+		if n := e.Raw.ZCard(t.Context(), e.Key(instance, "awaited")).Val(); n != 0 {
+			t.Errorf("%d jobs are awaited still, want none", n)
+		}
 	}
 	_, err := e.Runtime.Await(t.Context(), instance, uuid.New())
 	wantErr(t, "awaiting nothing", err, store.ErrNotFound)

@@ -14,10 +14,10 @@ func aRepeatedEnqueueIsRefusedAsTheFirst(t *testing.T, e *Env) {
 	must(t, e.try(t, first)[0])
 	jobs := []store.NewJob{unique(store.UniqueTerminal, "k"), unique(store.UniqueTerminal, "j"), unique(store.UniqueTerminal, "k")}
 	var lane store.Lane
-	outcome, err := e.Runtime.Enqueue(t.Context(), &lane, instance, newJobs(1)) // so that the lane has an id
+	_, err := e.Runtime.Enqueue(t.Context(), &lane, instance, newJobs(1)) // so that the lane has an id
 	must(t, err)
 	again := lane
-	outcome, err = e.Runtime.Enqueue(t.Context(), &lane, instance, jobs)
+	outcome, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs)
 	must(t, err)
 	must(t, e.Store.Delete(t.Context(), first.ID)) // the key is free now; what was answered stays
 	repeated, err := e.Runtime.Enqueue(t.Context(), &again, instance, jobs)

@@ -160,6 +160,10 @@ func aPausedInstanceWakesNobodyAndResumeDoes(t *testing.T, e *Env) {
 	e.wantWoken(t, "while paused", all)
 	must(t, e.Store.Resume(ctx, instance))
 	e.wantWoken(t, "resumed", all, 1, 2)
+	e.Later(t, time.Second)
+	e.drain(t)
+	e.Enqueue(t, store.NewJob{Delay: time.Hour})
+	e.ask(t, all[0].process)
 	must(t, e.Store.Resume(ctx, instance))
 	e.wantWoken(t, "resumed again", all)
 }

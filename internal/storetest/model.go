@@ -64,6 +64,7 @@ const (
 	recordIntact recordState = iota
 	recordDeleted
 	recordUnreadable
+	recordLost // deleted, and replaced by a stand-in when that was found out
 )
 
 type modelHold struct {

@@ -133,7 +133,7 @@ func (m *model) claim(now int64, x modelExchange, free []uuid.UUID, got store.Ex
 	var leases []string
 	waits := m.in(store.Todo)
 	for _, j := range waits[:min(len(waits), len(free))] {
-		if j.record != recordIntact {
+		if j.record == recordDeleted || j.record == recordUnreadable {
 			m.quarantine(now, j)
 			added[store.Dead] = true
 			continue
@@ -154,6 +154,6 @@ func (m *model) claim(now int64, x modelExchange, free []uuid.UUID, got store.Ex
 func (m *model) quarantine(now int64, j *modelJob) {
 	j.state, j.at, j.lastError = store.Dead, now, "the record is of an unknown version"
 	if j.record == recordDeleted {
-		j.record, j.priority, j.payload, j.enqueued, j.lastError = recordIntact, 5, "null", now, "the record is missing"
+		j.record, j.priority, j.payload, j.enqueued, j.lastError = recordLost, 5, "", now, "the record is missing"
 	}
 }

@@ -17,10 +17,13 @@ import (
 func (m *model) snapshot(j *modelJob) store.Job {
 	s := store.Job{ID: j.id, Instance: m.name, State: j.state, Attempt: j.attempt, Crashes: j.crashes,
 		StartedAt: timeOf(j.started), Worker: j.worker, LastError: j.lastError, Progress: raw(j.progress), Result: raw(j.result)}
-	if j.record == recordIntact {
+	if j.record == recordIntact || j.record == recordLost {
 		s.Priority, s.Payload, s.EnqueuedAt = j.priority, raw(j.payload), timeOf(j.enqueued)
 	} else if s.LastError == "" {
 		s.LastError = "the record can't be read"
+	}
+	if j.record == recordLost && s.LastError == "" {
+		s.LastError = "the record was lost, and its payload with it"
 	}
 	switch {
 	case j.state == store.Scheduled:

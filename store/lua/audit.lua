@@ -32,7 +32,7 @@ for i = 1, #page[2], 2 do
     moved[#moved + 1] = id
     if not known then
       stubs[#stubs + 1] = id
-      stubs[#stubs + 1] = '1' .. format('%013.0f', now) .. '5' .. '\0' .. 'null'
+      stubs[#stubs + 1] = stub(now)
     end
     if first ~= 3 and first ~= 5 and first ~= 6 and first ~= 7 then -- what is doing, or has ended, stays so
       buried[#buried + 1] = stamp

@@ -18,7 +18,7 @@ for i = 1, #ARGV do
     local worker = match(live[runs] and call('HGET', runs, id) or '', '^%d+ %d+ %d+ %d+ (.*)$')
     local lease = worker and live[workers] and call('HGET', workers, worker)
     if lease and sub(lease, 1, 16) == id then
-      call('PUBLISH', channel('process', sub(lease, 25)), 'cancel ' .. id)
+      publish(channel('process', sub(lease, 25)), 'cancel ' .. id)
     end
   elseif known and state and state < 5 then
     gone[#gone + 1] = stamp

@@ -52,7 +52,7 @@ local held = look('HMGET', workers, names)
 local process = all > 0 and (leases[1] and sub(leases[1], 25) or sub(rests[1], 9)) or ''
 local probe = live[probes] and call('HGET', probes, process) -- the suspect that this process runs: worker, lease
 local busy = probe and call('HGET', workers, sub(probe, 1, 16)) == sub(probe, 17)
-local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate')
+local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate', 'knower')
 
 -- Decide where each finished job goes.
 local special = live[owners] or live[deadlines] or live[probes]
@@ -255,7 +255,7 @@ if room > 0 and not notes[1] then
       if deadlineOf and math.abs(deadlineOf) <= now then
         put(buried, stamp, id)
         put(reasons, id, 'its deadline has passed')
-        if not record then put(stubs, id, '1' .. format('%013.0f', now) .. '5' .. '\0' .. 'null') end
+        if not record then put(stubs, id, stub(now)) end
         expired[#expired + 1] = id
         if live[awaited] then over[#over + 1] = id end
       elseif record and byte(record, 1, 1) == 49 then
@@ -284,7 +284,7 @@ if room > 0 and not notes[1] then
       else -- quarantine
         put(buried, stamp, id)
         put(reasons, id, record and 'the record is of an unknown version' or 'the record is missing')
-        if not record then put(stubs, id, '1' .. format('%013.0f', now) .. '5' .. '\0' .. 'null') end
+        if not record then put(stubs, id, stub(now)) end
         if live[awaited] then over[#over + 1] = id end
       end
       claimed[k] = id
@@ -376,15 +376,18 @@ trim(cancelled, trimmedCancelled)
 erase(erased)
 tell(over, wanted(over, now))
 
--- Wait to be woken, or pass the word on: for what is left, or when the next due time is one of ours and we may be busy then.
+-- Wait to be woken, or pass the word on: for what is left, or when the process that was told of the next due time, which is what
+-- `knower` notes, may be busy then.
 local short = #got < 4 * asking
 if short and me ~= '' and (left <= 0 or notes[1]) then
   add('ZADD', waiting, { stamp, me })
+  if next > 0 and notes[5] ~= me then call('HSET', meta, 'knower', me) end
 elseif not notes[1] then
   for k = 2, #into.s, 2 do
     if into.s[k] == soonest then left = math.max(left, 1) end
   end
-  if paced then left = math.max(left, 1) end -- somebody has to look again at the right time, and we may be busy then
+  if paced or (notes[5] == me and soonest) then left = math.max(left, 1) end
+  if notes[5] == me then call('HDEL', meta, 'knower') end
   wake(left, not short and me ~= '' and me or nil)
 end
 say(number, answer)

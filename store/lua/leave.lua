@@ -5,6 +5,7 @@
 
 local bad = foreign()
 if bad then return bad end
-local left = call('HGET', meta, 'paused') and 0 or (call('ZCARD', todo) + call('ZCARD', suspects))
-wake(left, ARGV[1])
+local left = call('ZCARD', todo) + call('ZCARD', suspects)
+if call('ZCARD', scheduled) > 0 then left = math.max(left, 1) end -- it may be the one that knows when to look
+wake(call('HGET', meta, 'paused') and 0 or left, ARGV[1])
 return { 0 }

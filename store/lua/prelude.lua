@@ -110,6 +110,13 @@ local function reserve(n, now)
   return first
 end
 
+-- Says something on a channel and returns how many heard it. A user who may not, by the server's rules, must not lose a
+-- write for it: then nobody hears, and those who wait look by themselves in time.
+local function publish(channel, message)
+  local heard = redis.pcall('PUBLISH', channel, message)
+  return type(heard) == 'number' and heard or 0
+end
+
 -- Wakes up to n of the processes that wait for work, those that asked first; one that no longer listens counts for none. All
 -- of them, and the one that is named, no longer wait then.
 local function wake(n, leaver)
@@ -122,7 +129,7 @@ local function wake(n, leaver)
     for i = 1, #some do
       if some[i] ~= leaver then
         leave[#leave + 1] = some[i]
-        heard = heard + call('PUBLISH', some[i], message)
+        heard = heard + publish(some[i], message)
       end
     end
     from = from + #some
@@ -217,7 +224,7 @@ end
 local function tell(ids, set)
   if not set then return end
   for i = 1, #ids do
-    if set[ids[i]] then call('PUBLISH', channel('ended', ids[i]), 'ended') end
+    if set[ids[i]] then publish(channel('ended', ids[i]), 'ended') end
   end
 end
 
@@ -261,6 +268,9 @@ local function total()
   for i = 1, #sets do n = n + call('ZCARD', sets[i]) end
   return n
 end
+
+-- What stands in for a record that is missing: it can be listed, and says of itself that it can't be run.
+local function stub(now) return '1' .. format('%013.0f', now) .. '5x\0\0null' end
 
 -- 10 - priority of a job, from its record; if that is long, from its last place, so that it need not be read.
 local function rankOf(id)

@@ -1,0 +1,190 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+// nilError is what a handler returns that declares a pointer to its own type of error and never sets it.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+func TestAnErrorWhoseMethodsPanicFailsTheAttemptAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "bad", func(context.Context, none) error {
+			var e *nilError
+			return e
+		})
+		worker.Handle(r.sup, "good", func(context.Context, none) error { return nil })
+		r.start()
+		bad, good := r.enqueue("bad", none{}), r.enqueue("good", none{})
+		time.Sleep(100 * time.Millisecond)
+		if j := r.job(bad); j.State != store.Scheduled || !strings.Contains(j.LastError, "panic") {
+			t.Errorf("it is %s with %q; want it to be tried again, for a panic", j.State, j.LastError)
+		}
+		if j := r.job(good); j.State != store.Done {
+			t.Errorf("the other is %s", j.State)
+		}
+	})
+}
+
+func TestADrainTimeoutMayBeForEver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{DrainTimeout: math.MaxInt64})
+		worker.Handle(r.sup, "long", func(context.Context, none) error { time.Sleep(time.Hour); return nil })
+		r.start()
+		id := r.enqueue("long", none{})
+		time.Sleep(time.Second)
+		if err := r.stopped(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		if j := r.job(id); j.State != store.Done {
+			t.Errorf("it is %s, want done", j.State)
+		}
+	})
+}
+
+// hostile is a hook of the Redis client that misbehaves once for each script, early or late.
+type hostile struct {
+	left atomic.Int32
+	act  func()
+}
+
+func (h *hostile) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *hostile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h *hostile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") && h.left.Add(-1) >= 0 {
+			h.act()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestAHookOfTheRedisClientThatPanicsOrExitsEndsNothing(t *testing.T) {
+	for name, act := range map[string]func(){"panics": func() { panic("hook") }, "exits": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{})
+				h := &hostile{act: act}
+				r.st.Runtime().Client().(*redis.Client).AddHook(h)
+				worker.Handle(r.sup, "mail", func(context.Context, none) error { return nil })
+				r.start()
+				time.Sleep(10 * time.Second)
+				id := r.enqueue("mail", none{})
+				h.left.Store(6)
+				time.Sleep(time.Minute)
+				if j := r.job(id); j.State != store.Done {
+					t.Errorf("it is %s, want done", j.State)
+				}
+				if err := r.stopped(); err != nil {
+					t.Errorf("Run returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestTheFieldThatDoesNotDecodeIsNamedForTypesThatDecodeThemselves(t *testing.T) {
+	type payload struct {
+		Order struct {
+			ID uuid.UUID `json:"id"`
+		} `json:"order"`
+		Due time.Time
+	}
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "mail", func(context.Context, payload) error { return nil })
+		r.start()
+		for text, field := range map[string]string{`{"order":{"id":"x"}}`: "order.id", `{"Due":"soon"}`: "Due"} {
+			id := r.enqueue("mail", json.RawMessage(text))
+			time.Sleep(100 * time.Millisecond)
+			if j := r.job(id); j.State != store.Dead || !strings.Contains(j.LastError, field) {
+				t.Errorf("%s is %s with %q, which should name %s", text, j.State, j.LastError, field)
+			}
+		}
+	})
+}
+
+// pair runs a second supervisor beside the rig's, each with one worker that notes when it is called.
+func pair(t *testing.T, r *rig) (ran chan time.Time, client *worker.Client) {
+	ran = make(chan time.Time, 10)
+	register := func(s *worker.Supervisor) {
+		worker.Handle(s, "mail", func(_ context.Context, long bool) error {
+			ran <- time.Now()
+			if long {
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		}, worker.Concurrency(1))
+	}
+	register(r.sup)
+	other, err := worker.New(r.st, worker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	register(other)
+	r.start()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- other.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	time.Sleep(100 * time.Millisecond)
+	return ran, worker.NewClient(r.st, worker.ClientConfig{})
+}
+
+func TestAScheduledJobIsOnTimeThoughWhoKnewOfItIsBusy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		ran, client := pair(t, r)
+		start := time.Now()
+		for i, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
+			if _, err := client.Enqueue(t.Context(), "mail", i == 0, worker.Delay(delay)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-ran
+		if late := (<-ran).Sub(start) - 600*time.Millisecond; late > 10*time.Millisecond {
+			t.Errorf("it started %v after its time", late)
+		}
+		time.Sleep(time.Minute)
+		r.stopWell()
+	})
+}
+
+func TestAScheduledJobIsOnTimeThoughWhoKnewOfItIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		ran, client := pair(t, r)
+		start := time.Now()
+		if _, err := client.Enqueue(t.Context(), "mail", false, worker.Delay(600*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		r.stopWell()
+		if late := (<-ran).Sub(start) - 600*time.Millisecond; late > 10*time.Millisecond {
+			t.Errorf("it started %v after its time", late)
+		}
+	})
+}
