@@ -183,7 +183,15 @@ type Process struct {
 	Host      string    `json:"host"`
 	PID       int       `json:"pid"`
 	Instances []string  `json:"instances"`
+	Pools     []Pool    `json:"pools"`
 	Since     time.Time `json:"since"`
+}
+
+// Pool is a pool of a process: so many workers for these instances.
+type Pool struct {
+	Name        string   `json:"name,omitempty"` // "" for the pool of a single instance
+	Concurrency int      `json:"concurrency"`
+	Instances   []string `json:"instances"`
 }
 
 // Worker is a worker that holds a job.

@@ -3,6 +3,8 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -232,13 +234,19 @@ func TestTrimmedJobsAndAnInconsistencyAreEvents(t *testing.T) {
 
 func TestAProcessIsListedWhileItRuns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{Node: "here", Lease: time.Second})
-		worker.Handle(r.sup, "x", returns(nil))
+		r := newRig(t, worker.Config{Node: "here", Lease: time.Second, Pools: []worker.Pool{{Name: "both", Concurrency: 3}}})
+		worker.Handle(r.sup, "x", returns(nil), worker.In("both", 2))
+		worker.Handle(r.sup, "y", returns(nil), worker.In("both", 1))
+		worker.Handle(r.sup, "z", returns(nil))
 		r.start()
 		settle(time.Minute)
 		ps, err := r.st.Processes(t.Context())
-		if err != nil || len(ps) != 1 || ps[0].Node != "here" || len(ps[0].Instances) != 1 || ps[0].Instances[0] != "x" {
-			t.Errorf("processes %+v: %v", ps, err)
+		if err != nil || len(ps) != 1 || ps[0].Node != "here" || !slices.Equal(ps[0].Instances, []string{"x", "y", "z"}) {
+			t.Fatalf("processes %+v: %v", ps, err)
+		}
+		want := []store.Pool{{Name: "both", Concurrency: 3, Instances: []string{"x", "y"}}, {Concurrency: 10, Instances: []string{"z"}}}
+		if !reflect.DeepEqual(ps[0].Pools, want) {
+			t.Errorf("pools %+v, want %+v", ps[0].Pools, want)
 		}
 		r.stopWell()
 		if ps, err = r.st.Processes(t.Context()); err != nil || len(ps) != 0 {

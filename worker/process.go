@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -63,6 +64,7 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 		if p == nil {
 			p = newPool(r, reg.concurrency, reg.strict)
 			r.pools = append(r.pools, p)
+			r.about.Pools = append(r.about.Pools, store.Pool{Name: reg.pool, Concurrency: reg.concurrency})
 		}
 		if reg.pool != "" {
 			shared[reg.pool] = p
@@ -71,6 +73,8 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 		r.feeds = append(r.feeds, f)
 		r.byInstance[reg.terms.Instance] = f
 		r.about.Instances = append(r.about.Instances, reg.terms.Instance)
+		listed := &r.about.Pools[slices.Index(r.pools, p)]
+		listed.Instances = append(listed.Instances, reg.terms.Instance)
 	}
 	return r
 }
