@@ -168,3 +168,59 @@ func TestARateOverThreeProcessesIsKept(t *testing.T) {
 		}
 	}
 }
+
+func TestTenThousandDueAtOnceGoAtFullRate(t *testing.T) {
+	s := setup(t)
+	const n = 10_000
+	s.as("count").start(t)
+	run := func(begin func(), opts ...worker.EnqueueOption) time.Duration {
+		reqs := make([]worker.Request, n)
+		for i := range reqs {
+			reqs[i] = worker.Request{Instance: "story", Payload: struct{}{}, Options: opts}
+		}
+		before := s.doneStory(t)
+		if _, err := s.client.EnqueueMany(t.Context(), reqs); err != nil {
+			t.Fatal(err)
+		}
+		begin()
+		start := time.Now()
+		for s.doneStory(t) == before { // until the first is done
+			if time.Since(start) > time.Minute {
+				t.Fatal("nothing is done within a minute")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		start = time.Now()
+		for s.doneStory(t) < before+n {
+			if time.Since(start) > time.Minute {
+				t.Fatal("not done within a minute")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return time.Since(start)
+	}
+	due := time.Now().Add(3 * time.Second) // all are accepted by then
+	delayed := run(func() {}, worker.At(due))
+	if err := s.st.Pause(t.Context(), "story"); err != nil {
+		t.Fatal(err)
+	}
+	waiting := run(func() {
+		if err := s.st.Resume(t.Context(), "story"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Logf("%d jobs that were due at once took %v, %d that were not delayed %v", n, delayed, n, waiting)
+	if delayed > 10*waiting+time.Second {
+		t.Errorf("what was due at once went at a small part of the rate")
+	}
+}
+
+// doneStory counts the jobs that are done, whatever retention has removed of them: each handler counts its own.
+func (s *stage) doneStory(t *testing.T) int64 {
+	t.Helper()
+	n, err := s.rdb.HLen(t.Context(), "ran-"+s.Prefix).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -40,4 +41,12 @@ func (e *embedded) close() error {
 	err := e.client.Close()
 	e.server.Close()
 	return err
+}
+
+// SetTime sets the clock of an embedded server, which stands still from then on until it is set again; the zero time lets it run as
+// the process' own does. For tests of what a clock that jumps does. It does nothing with another server.
+func (r *Runtime) SetTime(t time.Time) {
+	if r.s.embedded != nil {
+		r.s.embedded.server.SetTime(t)
+	}
 }

@@ -230,3 +230,37 @@ func TestALateClaimIsGivenBackUnrun(t *testing.T) {
 		r.stopWell()
 	})
 }
+
+func TestAClockThatJumpsForwardAndBackEndsNoLeaseAndStopsNoWork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		calls := 0
+		worker.Handle(r.sup, "long", func(context.Context, none) error {
+			calls++
+			time.Sleep(5 * time.Minute)
+			return nil
+		})
+		worker.Handle(r.sup, "short", returns(nil))
+		// pass lets fake time pass with the server's clock an offset ahead of ours.
+		pass := func(d, offset time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				r.st.Runtime().SetTime(time.Now().Add(offset))
+			}
+		}
+		r.st.Runtime().SetTime(time.Now())
+		r.start()
+		long := r.enqueue("long", none{})
+		for _, offset := range []time.Duration{0, time.Hour, -time.Hour, 0} {
+			pass(10*time.Second, offset)
+			short := r.enqueue("short", none{})
+			pass(time.Minute, offset)
+			r.wantState(short, store.Done, 1, "")
+		}
+		pass(2*time.Minute, 0)
+		r.wantState(long, store.Done, 1, "")
+		if reaped := of[worker.JobReaped](r.events); calls != 1 || len(reaped) != 0 {
+			t.Errorf("it was called %d times, and reaped: %+v", calls, reaped)
+		}
+		r.stopWell()
+	})
+}
