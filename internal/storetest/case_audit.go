@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The end of promise 10: an audit puts right what somebody changed behind our back.
+// An audit puts right what somebody changed behind our back.
 func auditCases() []Case {
 	return named(anAuditBuriesARecordInNoState, anAuditBuriesAJobWithoutARecord, anAuditLeavesWhatIsDoingOrHasEnded,
 		anAuditLeavesAJobInOneStateOnly, anAuditOfThousandsGoesByCursor, anAuditOfWhatIsWholeChangesNothing, whatAnAuditBuriesHasEnded, whatAnAuditBuriesIsNobodys)

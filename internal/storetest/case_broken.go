@@ -13,7 +13,8 @@ import (
 // What was changed behind our back. People report of systems like this: a job without its lease entry is never recovered; a
 // recoverer loops for ever on a dangling entry.
 func brokenCases() []Case {
-	return named(aJobWithoutARecordIsQuarantinedAndItsNeighboursRun, aRecordOfAnotherVersionIsQuarantined,
+	return named(aJobWithoutARecordIsQuarantinedAndItsNeighboursRun, aJobWithoutARecordPastItsDeadlineIsDeadToo,
+		aRecordOfAnotherVersionIsQuarantined,
 		aRecordThatCannotBeReadIsHandedOverAsBroken, manyMissingRecordsStopNothing, aRecordLostWhileDoingEndsDead,
 		anyIndexEntryLostLeavesAJobThatEndsOrIsReported, aDanglingLeaseIsGoneInOnePass)
 }
@@ -48,6 +49,19 @@ func aJobWithoutARecordIsQuarantinedAndItsNeighboursRun(t *testing.T, e *Env) {
 		t.Errorf("stats are %+v, want 1 dead and 2 doing", s)
 	}
 	must(t, e.Store.Delete(t.Context(), ids[1]))
+}
+
+func aJobWithoutARecordPastItsDeadlineIsDeadToo(t *testing.T, e *Env) {
+	id := e.Enqueue(t, e.by(t, soon))[0]
+	e.loseRecord(t, id)
+	e.Later(t, soon+time.Second)
+	if n := len(e.Claim(t, 1)); n != 0 {
+		t.Errorf("claimed %d jobs, want none", n)
+	}
+	e.Want(t, store.Dead, id)
+	if m := e.Reap(t); m.Missing != 0 {
+		t.Errorf("%d are missing, want 0", m.Missing)
+	}
 }
 
 func aRecordOfAnotherVersionIsQuarantined(t *testing.T, e *Env) {

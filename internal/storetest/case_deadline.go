@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 15.
+// A job that was not claimed by its deadline is dead.
 func deadlineCases() []Case {
 	return named(aClaimMakesAJobPastItsDeadlineDead, aScheduledJobPastItsDeadlineIsDead, aReapFindsWhatWaitsPastItsDeadline,
 		thousandsPastTheirDeadlineAreFoundInBoundedCalls, aDoingJobHasNoDeadline, aJobGivenBackKeepsItsDeadline,

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 7: after an outage, or a jump of Redis' clock, nobody loses a lease that could not have been extended.
+// After an outage, or a jump of Redis' clock, nobody loses a lease that could not have been extended.
 func gapCases() []Case {
 	return named(afterAGapTheReaperWaitsALease, heartbeatsWithinTheGraceSaveTheirLeases, withoutAGapLeasesEndInTime,
 		afterTimeGoesBackLeasesEndALeaseLater, aLeaseNearlyOverGetsAnotherWhenTimeGoesBack, farDeadlinesAreCut, aFarDeadlineIsCutToALease, aGapHoldsUpNothingElse, theFirstPassIsNoGap)

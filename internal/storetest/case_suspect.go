@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The end of promise 6: a poison job does not take its neighbours with it.
+// A poison job does not take its neighbours with it.
 func suspectCases() []Case {
 	return named(aJobOneCrashShortIsSuspect, aProcessRunsOneSuspectAtATime, aSuspectsEndMakesRoomForTheNext, aSuspectThatCrashesAgainIsDead,
 		suspectsAndOthersAreClaimedInOrder, aSuspectLeftBehindIsLookedForAgain, aSuspectIsTodoToEverybody, aRepeatedClaimOfASuspectIsTheSame,

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Promise 14.
+// A key keeps a second job out, until its mode says otherwise.
 func uniqueCases() []Case {
 	return named(aKeyIsFreeAgainWhenItsModeSays, onlyItsOwnerReleasesAKey, aRefusedJobLeavesNothing, keysAreUniqueWithinACall,
 		aRepeatedEnqueueIsRefusedAsTheFirst, aWindowHoldsUntilItIsOverAndIsRenewed, requeueTakesTheKeyAgainOrNamesTheHolder,
