@@ -152,8 +152,10 @@ func TestARateOverThreeProcessesIsKept(t *testing.T) {
 	}
 	took := time.Duration(last-first) * time.Millisecond
 	t.Logf("%d jobs in %v, want %v: %+.1f %%", want, took, window, 100*(float64(took)/float64(window)-1))
-	if took < window*95/100 { // slower it may be where the machine is busy, but faster never
-		t.Errorf("that is more than 5 %% too fast")
+	// Slower it may be where the machine is busy. Faster it never is, but for what a late first handler makes it seem: that
+	// matters less the longer it goes on.
+	if least := redistest.Size(80, 95); took < window*time.Duration(least)/100 {
+		t.Errorf("that is more than %d %% too fast", 100-least)
 	}
 	if took > 10*window {
 		t.Errorf("that is far too slow")
