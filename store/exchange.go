@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -41,8 +42,9 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 	if err != nil {
 		return Exchanged{}, err
 	}
-	args := make([]any, 0, 10+6*len(x.Finishes)+2*len(x.Claims))
-	args = append(args, number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, t.Limit, t.Rate.pace(), len(x.Finishes), len(c.workers)-len(x.Finishes))
+	args := make([]any, 0, 11+4*len(x.Finishes)+len(x.Claims))
+	args = append(args, number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, t.Limit, t.Rate.pace(), c.rest[:],
+		len(x.Finishes), len(c.workers)-len(x.Finishes))
 	args = c.append(args)
 	var out Exchanged
 	err = r.s.do(ctx, "exchanging", func() error {
@@ -65,11 +67,9 @@ type call struct {
 	terms    Terms
 	finishes []Finish
 	workers  []uuid.UUID
-	claims   []bool // whether the worker wants a job
-	rests    []byte // what follows the id in the token of the job that it gets: nonce and process
+	claims   []bool                 // whether the worker wants a job
+	rest     [tokenLen - idLen]byte // what follows the id in the tokens of the jobs that they get: nonce and process
 }
-
-const restLen = tokenLen - idLen
 
 func newCall(t Terms, x *Exchange) (*call, error) {
 	n := len(x.Finishes)
@@ -95,27 +95,18 @@ func newCall(t Terms, x *Exchange) (*call, error) {
 			c.claims[i] = true
 		}
 	}
-	c.rests = make([]byte, 0, restLen*len(c.workers))
-	for range c.workers {
-		c.rests = binary.LittleEndian.AppendUint64(c.rests, rand.Uint64())
-		c.rests = append(c.rests, t.Process[:]...)
-	}
+	binary.LittleEndian.PutUint64(c.rest[:], rand.Uint64())
+	copy(c.rest[nonceLen:], t.Process[:])
 	return c, nil
 }
-
-func (c *call) rest(i int) []byte { return c.rests[i*restLen : (i+1)*restLen] }
 
 // append adds the lines of all workers to the arguments of exchange.lua.
 func (c *call) append(args []any) []any {
 	for i := range c.workers {
-		rest := c.rest(i)
-		if !c.claims[i] {
-			rest = nil
-		}
 		if i < len(c.finishes) {
-			args = c.finishes[i].append(args, rest)
+			args = c.finishes[i].append(args, c.claims[i])
 		} else {
-			args = append(args, c.workers[i][:], rest)
+			args = append(args, c.workers[i][:])
 		}
 	}
 	return args
@@ -135,49 +126,65 @@ func (out *Exchanged) read(reply []any, c *call) error {
 	out.Next = millis(p.int())
 	out.Trimmed = int(p.int())
 	out.Expired = p.ids()
-	got, before := p.list(), p.list()
-	out.Leases = make([]*Lease, 0, len(got.v)/4)
-	byLine := map[int64]*Lease{}
-	for got.more() {
-		line := got.int()
-		i := int(line) - 1
+	now, mine, got, before := p.int(), p.list(), p.list(), p.list()
+	out.Leases = make([]*Lease, 0, len(mine.v)/6+len(got.v)/2)
+	held := make([]bool, len(c.workers))
+	for mine.more() {
+		i := int(mine.int()) - 1
 		if i < 0 || i >= len(c.workers) || !c.claims[i] {
-			return fmt.Errorf("answered for worker %d of %d", line, len(c.workers))
+			return fmt.Errorf("answered for worker %d of %d", i+1, len(c.workers))
 		}
-		token := got.str()
-		if len(token) == idLen {
-			token += string(c.rest(i))
-		}
-		l := newLease(c.terms.Instance, c.workers[i], token, got.str(), got.str())
+		held[i] = true
+		l := newLease(c.terms.Instance, c.workers[i], mine.str(), mine.str())
+		l.claimed(parseRun(mine.str()))
+		l.Job.Progress, l.Job.LastError = mine.raw(), mine.str()
 		out.Leases = append(out.Leases, l)
-		if before.more() {
-			byLine[line] = l
+	}
+	fresh := len(out.Leases)
+	for i := 0; got.more(); i++ {
+		for i < len(c.workers) && (held[i] || !c.claims[i]) {
+			i++
 		}
+		if i == len(c.workers) {
+			return errors.New("answered with more jobs than were asked for")
+		}
+		token, record := got.str()+string(c.rest[:]), got.str()
+		l := newLease(c.terms.Instance, c.workers[i], token, record)
+		l.claimed(run{attempt: 1, place: placeOf(record), started: now, worker: c.workers[i]}, nil)
+		out.Leases = append(out.Leases, l)
 	}
 	for before.more() {
-		if l := byLine[before.int()]; l != nil {
-			l.Job.Progress, l.Job.LastError = before.raw(), before.str()
+		i := fresh + int(before.int()) - 1
+		if i < fresh || i >= len(out.Leases) {
+			return fmt.Errorf("answered for job %d of %d", i-fresh+1, len(out.Leases)-fresh)
 		}
+		l := out.Leases[i]
+		l.claimed(parseRun(before.str()))
+		l.Job.Progress, l.Job.LastError = before.raw(), before.str()
 	}
 	return nil
 }
 
-// newLease makes a Lease of what a script tells of it. What can't be read makes it Broken.
-func newLease(instance string, worker uuid.UUID, token, record, ran string) *Lease {
+// newLease makes a Lease of what a script tells of the job. A record that can't be read makes it Broken.
+func newLease(instance string, worker uuid.UUID, token, record string) *Lease {
 	l := &Lease{Job: Job{Instance: instance, State: Doing, Worker: worker}, token: token}
 	copy(l.Job.ID[:], token)
 	l.Broken = decodeRecord(record, &l.Job)
-	var err error
-	if l.run, err = parseRun(ran); err != nil && l.Broken == nil {
-		l.Broken = err
-	}
-	l.Job.Attempt, l.Job.Crashes, l.Job.StartedAt = l.run.attempt, l.run.crashes, fromMS(l.run.started)
 	return l
 }
 
-// append adds the finish to the arguments of exchange.lua: worker, lease, the rest of the next lease, the state asked for
-// with a letter for each argument that follows.
-func (f *Finish) append(args []any, rest []byte) []any {
+// claimed says which of the job's runs this is.
+func (l *Lease) claimed(r run, err error) {
+	if err != nil && l.Broken == nil {
+		l.Broken = err
+	}
+	l.run = r
+	l.Job.Attempt, l.Job.Crashes, l.Job.StartedAt = r.attempt, r.crashes, fromMS(r.started)
+}
+
+// append adds the finish to the arguments of exchange.lua: worker, lease, the state asked for with a letter
+// for each argument that follows.
+func (f *Finish) append(args []any, claims bool) []any {
 	l := f.Lease
 	target, score := "d", ""
 	after := l.run
@@ -201,7 +208,10 @@ func (f *Finish) append(args []any, rest []byte) []any {
 		panic(fmt.Sprintf("stint: unknown verb %q", f.Verb))
 	}
 	at := len(args)
-	args = append(args, l.Job.Worker[:], l.token, rest, "")
+	args = append(args, l.Job.Worker[:], l.token, "")
+	if !claims {
+		target += "L"
+	}
 	add := func(letter string, v any) {
 		target += letter
 		args = append(args, v)
@@ -221,7 +231,7 @@ func (f *Finish) append(args []any, rest []byte) []any {
 	if f.Result != nil && f.Verb == Complete {
 		add("R", []byte(f.Result))
 	}
-	args[at+3] = target
+	args[at+2] = target
 	return args
 }
 

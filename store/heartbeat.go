@@ -49,8 +49,8 @@ func (r *Runtime) Heartbeat(ctx context.Context, t Terms, beats []Beat, others [
 			}
 		}
 		for l := p.list(); l.more(); {
-			token, record, ran := l.str(), l.str(), l.str()
-			lease := newLease(t.Instance, uuid.Nil, token, record, ran)
+			lease := newLease(t.Instance, uuid.Nil, l.str(), l.str())
+			lease.claimed(parseRun(l.str()))
 			lease.Job.Worker = lease.run.worker
 			found = append(found, lease)
 		}

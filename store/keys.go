@@ -44,37 +44,39 @@ import (
 // Channels: process:<hex id> wakes or tells a process, ended:<hex id> announces that an awaited job has ended, on replicas nobody
 // listens but the replicas (see replicas.go).
 
+// The keys of an instance in the order of KEYS in each script: first those that are mostly there.
 const (
 	kJobs = iota
 	kRuns
+	kWorkers
+	kMeta
+	kTodo
+	kDoing
+	kDone
+	kWaiting
+
 	kErrors
 	kProgress
 	kResults
-	kTodo
 	kScheduled
-	kDoing
-	kParked
-	kDone
 	kDead
+
 	kCancelled
-	kWorkers
+	kParked
 	kCancels
 	kAwaited
-	kWaiting
-	kMeta
 	kSuspects
-	kProbes
 	kDeadlines
+	kWindows
+	kProbes
 	kLocks
 	kOwners
-	kWindows
 	kCount
 )
 
-// keyNames in the order of KEYS in every script of an instance.
-var keyNames = [kCount]string{"jobs", "runs", "errors", "progress", "results", "todo", "scheduled", "doing", "parked",
-	"done", "dead", "cancelled", "workers", "cancels", "awaited", "waiting", "meta",
-	"suspects", "probes", "deadlines", "locks", "owners", "windows"}
+var keyNames = [kCount]string{"jobs", "runs", "workers", "meta", "todo", "doing", "done", "waiting",
+	"errors", "progress", "results", "scheduled", "dead",
+	"cancelled", "parked", "cancels", "awaited", "suspects", "deadlines", "windows", "probes", "locks", "owners"}
 
 type keyspace struct{ prefix string }
 

@@ -16,6 +16,7 @@ import (
 //
 //	'1'                  the version of this format
 //	13 digits            when it was enqueued, in ms; the server's clock writes it
+//	16 digits            its place, if it was todo at once, else zeros; the script writes it
 //	1 byte               '0' + priority
 //	tag length bytes ... further options, each a byte, a uvarint and what it counts:
 //	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 'x' nothing: the record is a stand-in for one that was lost
@@ -23,7 +24,8 @@ import (
 //	payload              JSON, the rest
 const (
 	recordVersion = '1'
-	recordHead    = 1 + 13 // what the script puts in front
+	recordHead    = 1 + 13 + 16 // what the script puts in front
+	recordPlace   = 1 + 13      // where its last part begins
 )
 
 // The tags of options.
@@ -65,7 +67,7 @@ func decodeRecord(rec string, j *Job) error {
 	if len(rec) < recordHead+2 || rec[0] != recordVersion {
 		return errRecord
 	}
-	ms, err := strconv.ParseInt(rec[1:recordHead], 10, 64)
+	ms, err := strconv.ParseInt(rec[1:recordPlace], 10, 64)
 	if err != nil {
 		return errRecord
 	}
@@ -112,6 +114,16 @@ func decodeOption(tag byte, v string, j *Job) error {
 		}
 	}
 	return nil
+}
+
+// placeOf returns the place in a record, and where there is none, since the record is broken, one that can be gone back to.
+func placeOf(rec string) string {
+	if len(rec) >= recordHead {
+		if _, err := strconv.ParseUint(rec[recordPlace:recordHead], 10, 64); err == nil {
+			return rec[recordPlace:recordHead]
+		}
+	}
+	return strconv.FormatInt((MaxPriority-DefPriority)*top, 10)
 }
 
 // run is what changes with each claim: "attempt crashes place started worker".

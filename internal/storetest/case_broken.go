@@ -77,7 +77,9 @@ func aRecordOfAnotherVersionIsQuarantined(t *testing.T, e *Env) {
 }
 
 func aRecordThatCannotBeReadIsHandedOverAsBroken(t *testing.T, e *Env) {
-	for _, record := range []string{"1", "1xxxxxxxxxxxxx5\x00{}", "10946684800000\xff\x00{}", "109466848000005\x07", "109466848000005\x01\x09{}"} {
+	const at, place = "0946684800000", "4500000000000001"
+	for _, record := range []string{"1", "1" + at, "1xxxxxxxxxxxxx" + place + "5\x00{}", "1" + at + "xxxxxxxxxxxxxxxx5",
+		"1" + at + place + "\xff\x00{}", "1" + at + place + "5\x07", "1" + at + place + "5\x01\x09{}"} {
 		ids := e.Add(t, 2)
 		e.put(t, "HSET", e.Key(instance, "jobs"), ids[0][:], record)
 		out := e.Exchange(t, e.Terms(), store.Exchange{Claims: workers(2)})

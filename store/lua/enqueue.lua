@@ -1,7 +1,7 @@
 -- Accepts jobs.
 -- KEYS: the instance's, the lane.
 -- ARGV: request number; number of jobs; number of arguments a job: 4, or 6 if one has any of the last two; for each job: id, record
---   less its first 14 bytes (version and time), 10 - priority, when to run (0 for now, a time in ms, or a delay in ms with a minus
+--   less its first 30 bytes (version, time, place), 10 - priority, when to run (0 for now, a time in ms, or a delay in ms with a minus
 --   before it), its deadline in ms or '', its mode of uniqueness and key or '' (w, for a window, is followed by its ms and a
 --   space).
 -- Returns: 0; a letter for each job: a accepted, e there is one with this id, u another has its key; followed, for each u,
@@ -27,7 +27,9 @@ local first = soonest[2] and tonumber(soonest[2]) -- (to assign it to the same n
 
 local letters, others, records, places, dues, seen = {}, {}, {}, {}, {}, {}
 local newDeadlines, newLocks, newOwners, newWindows, ended, taken = {}, {}, {}, {}, {}, {}
-local head, longest, claimable = '1' .. format('%013.0f', now), 0, 0
+local head, longest, claimable = '1' .. format('%013d', now), 0, 0
+local from = following(notes[3], now)
+local seq = from
 for i = 1, n do
   local at = width * (i - 1) + 4
   local id, priority, due = ids[i], ARGV[at + 2], tonumber(ARGV[at + 3])
@@ -62,14 +64,13 @@ for i = 1, n do
       newDeadlines[#newDeadlines + 1] = by
       newDeadlines[#newDeadlines + 1] = id
     end
-    local record = head .. ARGV[at + 1]
-    if #record > longest then longest = #record end
-    records[#records + 1] = id
-    records[#records + 1] = record
+    local place = NOWHERE
     if due < 0 then due = now - due end
     if due <= now then
       claimable = claimable + 1
-      places[#places + 1] = tonumber(priority) * TOP
+      place = format('%016d', tonumber(priority) * TOP + seq)
+      seq = seq + 1
+      places[#places + 1] = place
       places[#places + 1] = id
     else
       due = due * 16 + tonumber(priority)
@@ -77,15 +78,13 @@ for i = 1, n do
       dues[#dues + 1] = id
       if not first or due < first then first, claimable = due, math.max(claimable, 1) end
     end
+    local record = head .. place .. ARGV[at + 1]
+    if #record > longest then longest = #record end
+    records[#records + 1] = id
+    records[#records + 1] = record
   end
 end
-if #places > 0 then
-  local seq = reserve(#places / 2, now)
-  for i = 1, #places, 2 do
-    places[i] = whole(places[i] + seq)
-    seq = seq + 1
-  end
-end
+if seq > from then call('HSET', meta, 'seq', whole(seq - 1)) end
 add('HSET', jobs, records)
 add('HSET', locks, newLocks)
 add('HSET', owners, newOwners)

@@ -2,17 +2,18 @@
 -- KEYS: the instance's, the lane.
 -- ARGV: request number; lease ms; how many done and cancelled jobs are kept (-1: any number), how many dead ones; 1 if no
 --   done or cancelled job is kept, else 0; the process' channel, or '' if it is not to be woken; the limit on jobs doing at
---   once, 0 for none; the ms between two claims that the rate asks for, 0 for none; number of finishes, of claims by workers
---   that finish nothing;
---   for each finish: worker; its lease; the rest of the lease of the job that it claims now (nonce and process), or '' if it
---     wants none; and the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled, followed
---     by one letter for each argument that comes next: S the score (t: the place; s: the delay in ms * 16 + 10 - priority),
---     N the run from now on, E error, P progress, R result;
---   for each other claim: worker, the rest of its lease.
+--   once, 0 for none; the ms between two claims that the rate asks for, 0 for none; what follows a job's id in a lease of this
+--   call: nonce and process; number of finishes, of claims by workers that finish nothing;
+--   for each finish: worker; its lease; the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled,
+--     followed by L if the worker leaves (it wants no job), and by one letter for each argument that comes next: S the score (t:
+--     the place; s: the delay in ms * 16 + 10 - priority), N the run from now on, E error, P progress, R result;
+--   for each other claim: worker.
 --   No worker stands in it twice.
 -- Returns: 0; the letter of the state that each finish led to, - where the lease was lost; ms until the next look (0 at
---   once, -1 never); how many jobs were trimmed; the jobs whose deadline has passed; for each worker that got a job: its index, finishes first, the job's id (or
---   the whole lease if the worker held it already), record, run; for each of these that ran before: index, progress, error.
+--   once, -1 never); how many jobs were trimmed; the jobs whose deadline has passed; the time; for each worker that held a lease
+--   already: its number (finishes first), the lease, record, run, progress, error; of each job that was claimed, for the other
+--   workers that want one, in their order: id, record; for each of these that ran before, or whose place is not in its record:
+--   its number among them, run, progress, error.
 
 local bad = foreign()
 if bad then return bad end
@@ -20,23 +21,29 @@ local number = tonumber(ARGV[1])
 local answer, old = said(number)
 if old then return old end
 local leaseFor, keep, keepDead, keepNone = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
-local me, most, pace, finishes = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local all = finishes + tonumber(ARGV[10])
+local me, most, pace, rest = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
+local finishes = tonumber(ARGV[10])
+local all = finishes + tonumber(ARGV[11])
 local now = clock()
 local stamp, deadline = whole(now), whole(now + leaseFor)
 
 -- Read the request: one line a worker.
-local names, leases, rests, targets, extras = {}, {}, {}, {}, {}
-local at, asking = 11, 0
+local names, leases, targets, extras, leaves = {}, {}, {}, {}, {}
+local at = 12
 for i = 1, finishes do
-  local target = ARGV[at + 3]
-  names[i], leases[i], rests[i] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  at = at + 4
+  local target = ARGV[at + 2]
+  names[i], leases[i] = ARGV[at], ARGV[at + 1]
+  at = at + 3
   if #target > 1 then
     local extra = {}
     for j = 2, #target do
-      extra[sub(target, j, j)] = ARGV[at]
-      at = at + 1
+      local letter = sub(target, j, j)
+      if letter == 'L' then
+        leaves[i] = true
+      else
+        extra[letter] = ARGV[at]
+        at = at + 1
+      end
     end
     extras[i] = extra
     target = sub(target, 1, 1)
@@ -44,12 +51,12 @@ for i = 1, finishes do
   targets[i] = target
 end
 for i = finishes + 1, all do
-  names[i], rests[i] = ARGV[at], ARGV[at + 1]
-  at = at + 2
+  names[i] = ARGV[at]
+  at = at + 1
 end
 local repeated = answer ~= nil -- then nothing is ended or claimed again
 local held = look('HMGET', workers, names)
-local process = all > 0 and (leases[1] and sub(leases[1], 25) or sub(rests[1], 9)) or ''
+local process = sub(rest, 9)
 local probe = live[probes] and call('HGET', probes, process) -- the suspect that this process runs: worker, lease
 local busy = probe and call('HGET', workers, sub(probe, 1, 16)) == sub(probe, 17)
 local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate', 'knower')
@@ -129,49 +136,39 @@ if not repeated then
 end
 
 -- Give back what a worker holds already; the others that ask are free.
-local got, before = {}, {}
-local mine, free, idle = {}, {}, {} -- indices; idle has the workers whose mapping ends
-local frees = 0
+local mine, got, before = {}, {}, {} -- parts of the reply
+local free, idle = {}, {} -- the names of those that are free, and of those whose mapping ends
+local asking, frees, holding, bytes = 0, 0, 0, 0
+local cut = false -- whether a job was left out of the reply for its size
+local function fits(record, p, e)
+  bytes = bytes + #record + (p and #p or 0) + (e and #e or 0)
+  cut = bytes > 1048576 and #mine + #got > 0
+  return not cut
+end
 for i = 1, all do
-  local lease, wants = held[i], rests[i] ~= ''
+  local lease, wants = held[i], not leaves[i]
   if wants then asking = asking + 1 end
   if not lease or (not repeated and lease == leases[i]) then
     if not wants then
       if lease then idle[#idle + 1] = names[i] end
     elseif not repeated then
       frees = frees + 1
-      free[frees] = i
+      free[frees] = names[i]
     end
-  elseif wants then
-    mine[#mine + 1] = i
-  end
-end
-local given, bytes = 0, 0
-local function hand(i, id, record, run)
-  got[given + 1], got[given + 2], got[given + 3], got[given + 4] = i, id, record, run
-  given = given + 4
-end
-local function leftover(i, p, e) -- what earlier attempts left: index of the claim, progress, error
-  local n = #before
-  before[n + 1], before[n + 2], before[n + 3] = i, p, e
-end
-local function fits(record, p, e) -- whether a job goes into the reply
-  bytes = bytes + #record + (p and #p or 0) + (e and #e or 0)
-  return bytes <= 1048576 or given == 0
-end
-local cut = false -- whether one did not
-for k = 1, #mine do
-  local i = mine[k]
-  local id = sub(held[i], 1, 16)
-  local record, run = call('HGET', jobs, id), call('HGET', runs, id)
-  if record and run then
-    local p, e = call('HGET', progress, id), call('HGET', errors, id)
-    cut = not fits(record, p, e)
-    if cut then break end
-    hand(i, held[i], record, run)
-    leftover(i, p, e)
-  elseif not repeated then
-    free[#free + 1] = i -- its record is gone: the reaper will see to what is left of it
+  elseif wants and not cut then
+    local id = sub(lease, 1, 16)
+    local record, run = call('HGET', jobs, id), call('HGET', runs, id)
+    if record and run then
+      local p, e = call('HGET', progress, id), call('HGET', errors, id)
+      if fits(record, p, e) then
+        holding = holding + 1
+        local n = #mine
+        mine[n + 1], mine[n + 2], mine[n + 3], mine[n + 4], mine[n + 5], mine[n + 6] = i, lease, record, run, p, e
+      end
+    elseif not repeated then
+      frees = frees + 1
+      free[frees] = names[i] -- its record is gone: the reaper will see to what is left of it
+    end
   end
 end
 
@@ -200,8 +197,7 @@ end
 
 -- How many may be claimed: by the limit, and by the rate, whose notion of the next claim's time may lag 100 ms behind, so that
 -- what a late look has missed is made up for.
-local claimed, left, f = {}, 0, 1
-frees = #free
+local claimed, left, f = {}, 0, 0
 local room, turn = frees, 0
 if most > 0 then
   room = math.min(room, most - call('ZCARD', doing) + #ids)
@@ -221,15 +217,15 @@ end
 local suspect -- a job that is suspected of crashing and may be claimed: a process runs one at a time
 local expired, paced = {}, false
 if room > 0 and not notes[1] then
-  local peek = call('ZRANGE', todo, 0, room - 1, 'WITHSCORES')
-  local waits, n = {}, #peek / 2
-  for k = 1, n do waits[k] = peek[2 * k - 1] end
+  local waits = call('ZRANGE', todo, 0, room - 1)
+  local n, its = #waits, nil -- its: the suspect's place
   if live[suspects] then
     local first = not busy and call('ZRANGE', suspects, 0, 0, 'WITHSCORES')
-    if first and first[1] and (n < room or tonumber(first[2]) < tonumber(peek[2 * n])) then
+    if first and first[1] and (n < room or tonumber(first[2]) < tonumber(call('ZSCORE', todo, waits[n]))) then
       if n == room then n = n - 1 end
       n = n + 1
-      suspect, waits[n], peek[2 * n] = first[1], first[1], first[2]
+      suspect, its = first[1], first[2]
+      waits[n] = suspect
     end
   end
   local step = math.max(1, math.min(1000, floor(1048576 / math.max(1, tonumber(notes[2] or 1) or 1))))
@@ -237,48 +233,54 @@ if room > 0 and not notes[1] then
   local since, unlocks = ' ' .. stamp .. ' ', {}
   local from = 1
   while from <= n and not cut do
-    local to = math.min(n, from + step - 1)
+    local to, off = math.min(n, from + step - 1), from - 1
     local records = call('HMGET', jobs, unpack(waits, from, to))
-    local old, ran, r = {}, {}, 0
-    if live[runs] then
-      old = call('HMGET', runs, unpack(waits, from, to))
-      for k = 1, #old do
-        if old[k] then ran[#ran + 1] = waits[from + k - 1] end
+    local old = live[runs] and call('HMGET', runs, unpack(waits, from, to)) or {}
+    local places, odd = {}, {} -- odd: the jobs that ran before, and those whose place is not in the record
+    for k = 1, #records do
+      local place = records[k] and sub(records[k], 15, 30)
+      if old[k] or place == NOWHERE then
+        odd[#odd + 1] = waits[off + k]
+        place = nil
       end
+      places[k] = place
     end
-    local p, e = look('HMGET', progress, ran), look('HMGET', errors, ran)
+    local p, e, scores = look('HMGET', progress, odd), look('HMGET', errors, odd), look('ZMSCORE', todo, odd)
     local limits = live[deadlines] and call('ZMSCORE', deadlines, unpack(waits, from, to)) or {}
-    for k = from, to do
-      local id, record, run = waits[k], records[k - from + 1], old[k - from + 1]
-      local deadlineOf = limits[k - from + 1]
-      if run then r = r + 1 end
-      if deadlineOf and math.abs(deadlineOf) <= now then
+    local r = 0
+    for k = 1, #records do
+      local id, record, run, place, limit = waits[off + k], records[k], old[k], places[k], limits[k]
+      if not place and (record or run) then r = r + 1 end
+      if limit and math.abs(limit) <= now then
         put(buried, stamp, id)
         put(reasons, id, 'its deadline has passed')
         if not record then put(stubs, id, stub(now)) end
         expired[#expired + 1] = id
         if live[awaited] then over[#over + 1] = id end
       elseif record and byte(record, 1, 1) == 49 then
-        local i = free[f]
-        local worker = names[i]
-        cut = not fits(record, run and p[r], run and e[r])
-        if cut then break end
-        if run then
-          local attempt, crashes = match(run, '^(%d+) (%d+) ')
-          run = whole((tonumber(attempt) or 0) + 1) .. ' ' .. (crashes or '0') .. ' ' .. peek[2 * k] .. since .. worker
-          leftover(i, p[r], e[r])
+        if place then
+          bytes = bytes + #record
+          if bytes > 1048576 and #mine + #got > 0 then
+            cut = true
+            break
+          end
+          run = '1 0 ' .. place .. since .. free[f + 1]
         else
-          run = '1 0 ' .. peek[2 * k] .. since .. worker
+          if not fits(record, p[r], e[r]) then break end
+          local attempt, crashes = match(run or '', '^(%d+) (%d+) ')
+          run = whole((tonumber(attempt) or 0) + 1) .. ' ' .. (crashes or '0') .. ' ' .. whole(scores[r] or its) .. since .. free[f + 1]
+          local n = #before
+          before[n + 1], before[n + 2], before[n + 3], before[n + 4] = f + 1, run, p[r], e[r]
         end
-        hand(i, id, record, run)
-        local at = 2 * f
-        runsOf[at - 1], runsOf[at] = id, run
-        mapped[at - 1], mapped[at] = worker, id .. rests[i]
-        doings[at - 1], doings[at] = deadline, id
         f = f + 1
+        local at, worker = 2 * f, free[f]
+        got[at - 1], got[at] = id, record
+        runsOf[at - 1], runsOf[at] = id, run
+        mapped[at - 1], mapped[at] = worker, id .. rest
+        doings[at - 1], doings[at] = deadline, id
         if special then unlocks[#unlocks + 1] = id end
         if id == suspect then
-          call('HSET', probes, process, worker .. id .. rests[i])
+          call('HSET', probes, process, worker .. id .. rest)
           busy = true
         end
       else -- quarantine
@@ -287,7 +289,7 @@ if room > 0 and not notes[1] then
         if not record then put(stubs, id, stub(now)) end
         if live[awaited] then over[#over + 1] = id end
       end
-      claimed[k] = id
+      claimed[off + k] = id
     end
     from = to + 1
   end
@@ -308,12 +310,14 @@ if room > 0 and not notes[1] then
 end
 
 -- A job that was given back and claimed again in this very call stays doing.
-local reclaimed, undone = {}, {}
+local undone = ids
 if #into.t + #into.s > 0 then
-  for k = 1, given, 4 do reclaimed[sub(got[k + 1], 1, 16)] = true end
-end
-for k = 1, #ids do
-  if not reclaimed[ids[k]] then undone[#undone + 1] = ids[k] end
+  local reclaimed = {}
+  undone = {}
+  for k = 1, #got, 2 do reclaimed[got[k]] = true end
+  for k = 1, #ids do
+    if not reclaimed[ids[k]] then undone[#undone + 1] = ids[k] end
+  end
 end
 
 -- What is left, for others or for the next look.
@@ -326,8 +330,8 @@ if live[suspects] then
   end
   if spare > 0 and not busy then left = left + 1 end -- another could be run here
 end
-if pace > 0 and f > 1 then
-  turn = turn + (f - 1) * pace
+if pace > 0 and f > 0 then
+  turn = turn + f * pace
   call('HSET', meta, 'rate', format('%.3f', turn))
 end
 if not notes[1] and left > 0 then
@@ -352,9 +356,7 @@ local trimmedDone, trimmedDead = bound(done, into.d, keep), bound(dead, into.x, 
 local trimmedCancelled = bound(cancelled, into.c, keep)
 
 -- Remove.
-for k = f, #free do
-  if held[free[k]] then idle[#idle + 1] = names[free[k]] end
-end
+for k = f + 1, frees do idle[#idle + 1] = free[k] end
 drop('ZREM', scheduled, promoted)
 local first = #claimed -- of todo, that is; a suspect does not stand there
 if suspect and claimed[first] == suspect then
@@ -378,7 +380,7 @@ tell(over, wanted(over, now))
 
 -- Wait to be woken, or pass the word on: for what is left, or when the process that was told of the next due time, which is what
 -- `knower` notes, may be busy then.
-local short = #got < 4 * asking
+local short = f + holding < asking
 if short and me ~= '' and (left <= 0 or notes[1]) then
   add('ZADD', waiting, { stamp, me })
   if next > 0 and notes[5] ~= me then call('HSET', meta, 'knower', me) end
@@ -391,4 +393,4 @@ elseif not notes[1] then
   wake(left, not short and me ~= '' and me or nil)
 end
 say(number, answer)
-return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, got, before }
+return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, now, mine, got, before }
