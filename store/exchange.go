@@ -42,9 +42,8 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 	if err != nil {
 		return Exchanged{}, err
 	}
-	args := make([]any, 0, 11+4*len(x.Finishes)+len(x.Claims))
-	args = append(args, number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, t.Limit, t.Rate.pace(), c.rest[:],
-		len(x.Finishes), len(c.workers)-len(x.Finishes))
+	args := append(make([]any, 0, 11+3*len(x.Finishes)+len(x.Claims)),
+		number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, t.Limit, t.Rate.pace(), c.rest[:])
 	args = c.append(args)
 	var out Exchanged
 	err = r.s.do(ctx, "exchanging", func() error {
@@ -62,7 +61,7 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 	return out, nil
 }
 
-// call is an Exchange as exchange.lua wants it: one line a worker, those that finish first.
+// call is an Exchange as exchange.lua wants it: the workers by numbers, those that finish first.
 type call struct {
 	terms    Terms
 	finishes []Finish
@@ -100,16 +99,26 @@ func newCall(t Terms, x *Exchange) (*call, error) {
 	return c, nil
 }
 
-// append adds the lines of all workers to the arguments of exchange.lua.
+// append adds the request to the arguments of exchange.lua.
 func (c *call) append(args []any) []any {
-	for i := range c.workers {
-		if i < len(c.finishes) {
-			args = c.finishes[i].append(args, c.claims[i])
-		} else {
-			args = append(args, c.workers[i][:])
+	letters := make([]byte, 0, len(c.finishes))
+	var details []any
+	for i := range c.finishes {
+		f := &c.finishes[i]
+		letters = append(letters, f.letter())
+		details = f.details(details, i+1)
+		if !c.claims[i] {
+			details = append(details, i+1, "L", "")
 		}
 	}
-	return args
+	args = append(args, letters, len(c.workers))
+	for i := range c.workers {
+		args = append(args, c.workers[i][:])
+	}
+	for i := range c.finishes {
+		args = append(args, c.finishes[i].Lease.token)
+	}
+	return append(args, details...)
 }
 
 // read takes the reply of exchange.lua apart.
@@ -182,42 +191,38 @@ func (l *Lease) claimed(r run, err error) {
 	l.Job.Attempt, l.Job.Crashes, l.Job.StartedAt = r.attempt, r.crashes, fromMS(r.started)
 }
 
-// append adds the finish to the arguments of exchange.lua: worker, lease, the state asked for with a letter
-// for each argument that follows.
-func (f *Finish) append(args []any, claims bool) []any {
+// letter is the state that the finish asks for.
+func (f *Finish) letter() byte {
+	switch f.Verb {
+	case Complete:
+		return 'd'
+	case Bury:
+		return 'x'
+	case Cancel:
+		return 'c'
+	case Release:
+		return 't'
+	case Snooze, Retry:
+		return 's'
+	}
+	panic(fmt.Sprintf("stint: unknown verb %q", f.Verb))
+}
+
+// details adds the finish's details, each with its number and a letter, to the arguments of exchange.lua.
+func (f *Finish) details(args []any, number int) []any {
+	add := func(letter string, v any) { args = append(args, number, letter, v) }
 	l := f.Lease
-	target, score := "d", ""
 	after := l.run
 	after.crashes = 0
 	switch f.Verb {
-	case Complete:
-	case Bury:
-		target = "x"
-	case Cancel:
-		target = "c"
 	case Release:
-		target, score = "t", l.run.place
+		add("S", l.run.place)
 		after.attempt--
 	case Snooze, Retry:
-		target = "s"
-		score = fmt.Sprintf("%d", min(ceilMS(f.Delay), latest.UnixMilli())*16+int64(MaxPriority-l.Job.Priority))
+		add("S", min(ceilMS(f.Delay), latest.UnixMilli())*16+int64(MaxPriority-l.Job.Priority))
 		if f.Verb == Snooze {
 			after.attempt--
 		}
-	default:
-		panic(fmt.Sprintf("stint: unknown verb %q", f.Verb))
-	}
-	at := len(args)
-	args = append(args, l.Job.Worker[:], l.token, "")
-	if !claims {
-		target += "L"
-	}
-	add := func(letter string, v any) {
-		target += letter
-		args = append(args, v)
-	}
-	if score != "" {
-		add("S", score)
 	}
 	if after != l.run {
 		add("N", after.String())
@@ -231,7 +236,6 @@ func (f *Finish) append(args []any, claims bool) []any {
 	if f.Result != nil && f.Verb == Complete {
 		add("R", []byte(f.Result))
 	}
-	args[at+2] = target
 	return args
 }
 

@@ -3,12 +3,10 @@
 -- ARGV: request number; lease ms; how many done and cancelled jobs are kept (-1: any number), how many dead ones; 1 if no
 --   done or cancelled job is kept, else 0; the process' channel, or '' if it is not to be woken; the limit on jobs doing at
 --   once, 0 for none; the ms between two claims that the rate asks for, 0 for none; what follows a job's id in a lease of this
---   call: nonce and process; number of finishes, of claims by workers that finish nothing;
---   for each finish: worker; its lease; the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled,
---     followed by L if the worker leaves (it wants no job), and by one letter for each argument that comes next: S the score (t:
---     the place; s: the delay in ms * 16 + 10 - priority), N the run from now on, E error, P progress, R result;
---   for each other claim: worker.
---   No worker stands in it twice.
+--   call: nonce and process; for each finish the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled;
+--   the number of workers; the workers, those that finish first, none of them twice; the leases that end; for each detail of a
+--   finish: its number, a letter, a value: S the score (t: the place; s: the delay in ms * 16 + 10 - priority), N the run from now
+--   on, E error, P progress, R result, L (no value) if the worker leaves: it wants no job, as the others do.
 -- Returns: 0; the letter of the state that each finish led to, - where the lease was lost; ms until the next look (0 at
 --   once, -1 never); how many jobs were trimmed; the jobs whose deadline has passed; the time; for each worker that held a lease
 --   already: its number (finishes first), the lease, record, run, progress, error; of each job that was claimed, for the other
@@ -21,38 +19,19 @@ local number = tonumber(ARGV[1])
 local answer, old = said(number)
 if old then return old end
 local leaseFor, keep, keepDead, keepNone = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
-local me, most, pace, rest = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
-local finishes = tonumber(ARGV[10])
-local all = finishes + tonumber(ARGV[11])
+local me, most, pace, rest, letters = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
+local all, finishes = tonumber(ARGV[11]), #letters
 local now = clock()
 local stamp, deadline = whole(now), whole(now + leaseFor)
 
--- Read the request: one line a worker.
-local names, leases, targets, extras, leaves = {}, {}, {}, {}, {}
-local at = 12
-for i = 1, finishes do
-  local target = ARGV[at + 2]
-  names[i], leases[i] = ARGV[at], ARGV[at + 1]
-  at = at + 3
-  if #target > 1 then
-    local extra = {}
-    for j = 2, #target do
-      local letter = sub(target, j, j)
-      if letter == 'L' then
-        leaves[i] = true
-      else
-        extra[letter] = ARGV[at]
-        at = at + 1
-      end
-    end
-    extras[i] = extra
-    target = sub(target, 1, 1)
-  end
-  targets[i] = target
-end
-for i = finishes + 1, all do
-  names[i] = ARGV[at]
-  at = at + 1
+-- Read the request.
+local names = { unpack(ARGV, 12, 11 + all) }
+local leases = { unpack(ARGV, 12 + all, 11 + all + finishes) }
+local extras = {} -- the details of a finish by their letters
+for at = 12 + all + finishes, #ARGV, 3 do
+  local i = tonumber(ARGV[at])
+  extras[i] = extras[i] or {}
+  extras[i][ARGV[at + 1]] = ARGV[at + 2]
 end
 local repeated = answer ~= nil -- then nothing is ended or claimed again
 local held = look('HMGET', workers, names)
@@ -61,9 +40,51 @@ local probe = live[probes] and call('HGET', probes, process) -- the suspect that
 local busy = probe and call('HGET', workers, sub(probe, 1, 16)) == sub(probe, 17)
 local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate', 'knower')
 
+-- Give back what a worker holds already; the others that ask are free.
+local mine, got, before = {}, {}, {} -- parts of the reply
+local ids, current, changed = {}, {}, {} -- of the leases that end here: the job, the number; the states that are not as asked for
+local free, idle = {}, {} -- the names of those that are free, and of those whose mapping ends
+local ending, frees, asking, holding, bytes = 0, 0, 0, 0, 0
+local cut = false -- whether a job was left out of the reply for its size
+local function fits(record, p, e)
+  bytes = bytes + #record + (p and #p or 0) + (e and #e or 0)
+  cut = bytes > 1048576 and #mine + #got > 0
+  return not cut
+end
+local function giveBack(i, lease) -- reports whether there is a job to give back
+  local id = sub(lease, 1, 16)
+  local record, run = call('HGET', jobs, id), call('HGET', runs, id)
+  if not record or not run then return repeated end -- the reaper will see to what is left of it
+  local p, e = call('HGET', progress, id), call('HGET', errors, id)
+  if not cut and fits(record, p, e) then
+    holding = holding + 1
+    local n = #mine
+    mine[n + 1], mine[n + 2], mine[n + 3], mine[n + 4], mine[n + 5], mine[n + 6] = i, lease, record, run, p, e
+  end
+  return true
+end
+for i = 1, all do
+  local lease, extra = held[i], extras[i]
+  local wants = not (extra and extra.L)
+  local freed = not repeated
+  if wants then asking = asking + 1 end
+  if lease and freed and lease == leases[i] then
+    ending = ending + 1
+    current[ending], ids[ending] = i, sub(lease, 1, 16)
+    if busy and lease == sub(probe, 17) then busy = false end
+    if not wants then idle[#idle + 1] = names[i] end
+  else
+    if i <= finishes then changed[i] = '-' end
+    if lease and wants and giveBack(i, lease) then freed = false end
+  end
+  if freed and wants then
+    frees = frees + 1
+    free[frees] = names[i]
+  end
+end
+
 -- Decide where each finished job goes.
 local special = live[owners] or live[deadlines] or live[probes]
-local ids, current = {}, {} -- of the leases that end here: the job, the index
 local into = { d = {}, x = {}, c = {}, t = {}, s = {} }
 local newRuns, newErrors, newProgress, newResults = {}, {}, {}, {}
 local erased, over = {}, {}
@@ -74,26 +95,22 @@ local function put(list, id, value)
     list[#list + 1] = value
   end
 end
-if not repeated then
-  local n = 0
-  for i = 1, finishes do
-    if held[i] == leases[i] then
-      n = n + 1
-      current[n], ids[n] = i, sub(leases[i], 1, 16)
-      if busy and leases[i] == sub(probe, 17) then busy = false end
+local asked, awaits = look('ZMSCORE', cancels, ids), wanted(ids, now) or {}
+if not (next(extras) or special or live[cancels] or live[awaited] or string.find(letters, '[^d]')) then -- all are just done
+  for k = 1, ending do
+    if keepNone then
+      erased[k] = ids[k]
     else
-      targets[i] = '-'
+      into.d[2 * k - 1], into.d[2 * k] = stamp, ids[k]
     end
   end
-  local asked = look('ZMSCORE', cancels, ids)
-  local awaits = wanted(ids, now) or {}
-  n = 0
-  for k = 1, #ids do
+else
+  for k = 1, ending do
     local i, id = current[k], ids[k]
-    local target, extra = targets[i], extras[i]
+    local target, extra = sub(letters, i, i), extras[i] or {}
     if asked[k] and target ~= 'd' then
       target = 'c'
-      targets[i] = target
+      changed[i] = target
     end
     local score = stamp
     if target == 't' then
@@ -108,72 +125,41 @@ if not repeated then
       list[#list + 1] = id
     end
     if keepNone and (target == 'd' or target == 'c') and not awaits[id] then
-      n = n + 1
-      erased[n] = id
+      erased[#erased + 1] = id
     else
       local list = into[target]
-      local end_ = #list
-      list[end_ + 1], list[end_ + 2] = score, id
-      if extra then
-        put(newRuns, id, extra.N)
-        put(newErrors, id, extra.E)
-        put(newProgress, id, extra.P)
-        put(newResults, id, extra.R)
-      end
-    end
-  end
-  answer = table.concat(targets)
-  add('HSET', runs, newRuns)
-  add('HSET', errors, newErrors)
-  add('HSET', progress, newProgress)
-  add('HSET', results, newResults)
-  add('ZADD', done, into.d)
-  add('ZADD', dead, into.x)
-  add('ZADD', cancelled, into.c)
-  add('ZADD', scheduled, into.s)
-  add('ZADD', todo, into.t)
-  if special then mind(resting, true) end
-end
-
--- Give back what a worker holds already; the others that ask are free.
-local mine, got, before = {}, {}, {} -- parts of the reply
-local free, idle = {}, {} -- the names of those that are free, and of those whose mapping ends
-local asking, frees, holding, bytes = 0, 0, 0, 0
-local cut = false -- whether a job was left out of the reply for its size
-local function fits(record, p, e)
-  bytes = bytes + #record + (p and #p or 0) + (e and #e or 0)
-  cut = bytes > 1048576 and #mine + #got > 0
-  return not cut
-end
-for i = 1, all do
-  local lease, wants = held[i], not leaves[i]
-  if wants then asking = asking + 1 end
-  if not lease or (not repeated and lease == leases[i]) then
-    if not wants then
-      if lease then idle[#idle + 1] = names[i] end
-    elseif not repeated then
-      frees = frees + 1
-      free[frees] = names[i]
-    end
-  elseif wants and not cut then
-    local id = sub(lease, 1, 16)
-    local record, run = call('HGET', jobs, id), call('HGET', runs, id)
-    if record and run then
-      local p, e = call('HGET', progress, id), call('HGET', errors, id)
-      if fits(record, p, e) then
-        holding = holding + 1
-        local n = #mine
-        mine[n + 1], mine[n + 2], mine[n + 3], mine[n + 4], mine[n + 5], mine[n + 6] = i, lease, record, run, p, e
-      end
-    elseif not repeated then
-      frees = frees + 1
-      free[frees] = names[i] -- its record is gone: the reaper will see to what is left of it
+      local n = #list
+      list[n + 1], list[n + 2] = score, id
+      put(newRuns, id, extra.N)
+      put(newErrors, id, extra.E)
+      put(newProgress, id, extra.P)
+      put(newResults, id, extra.R)
     end
   end
 end
+if not repeated then
+  answer = letters
+  if next(changed) then
+    local i = 0
+    answer = string.gsub(letters, '.', function()
+      i = i + 1
+      return changed[i]
+    end)
+  end
+end
+add('HSET', runs, newRuns)
+add('HSET', errors, newErrors)
+add('HSET', progress, newProgress)
+add('HSET', results, newResults)
+add('ZADD', done, into.d)
+add('ZADD', dead, into.x)
+add('ZADD', cancelled, into.c)
+add('ZADD', scheduled, into.s)
+add('ZADD', todo, into.t)
+if special then mind(resting, true) end
 
 -- Make due jobs todo, at most 1,000, and find out when the next is due.
-local next, promoted, soonest = repeated and 0 or -1, {}, nil
+local again, promoted, soonest = repeated and 0 or -1, {}, nil
 if asking > 0 and not repeated and not notes[1] then
   local first = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
   local limit = now * 16 + 15
@@ -189,7 +175,7 @@ if asking > 0 and not repeated and not notes[1] then
     add('ZADD', todo, places)
     first = call('ZRANGE', scheduled, #promoted, #promoted, 'WITHSCORES')
   end
-  if #first > 0 then next = math.max(0, floor(tonumber(first[2]) / 16) - now) end
+  if #first > 0 then again = math.max(0, floor(tonumber(first[2]) / 16) - now) end
   soonest = first[1]
 elseif #into.s > 0 then
   soonest = call('ZRANGE', scheduled, 0, 0)[1]
@@ -228,6 +214,10 @@ if room > 0 and not notes[1] then
       waits[n] = suspect
     end
   end
+  -- Whether a job that waits may have run before: not if runs has its sentinel and no more than those that are doing or done, of
+  -- which none has just been given back.
+  local ran = #into.t + #into.s > 0
+    or live[runs] and call('HLEN', runs) - 1 ~= call('ZCARD', doing) + call('ZCARD', done) - #into.d / 2
   local step = math.max(1, math.min(1000, floor(1048576 / math.max(1, tonumber(notes[2] or 1) or 1))))
   local doings, runsOf, mapped, stubs, reasons, buried = {}, {}, {}, {}, {}, {}
   local since, unlocks = ' ' .. stamp .. ' ', {}
@@ -235,7 +225,7 @@ if room > 0 and not notes[1] then
   while from <= n and not cut do
     local to, off = math.min(n, from + step - 1), from - 1
     local records = call('HMGET', jobs, unpack(waits, from, to))
-    local old = live[runs] and call('HMGET', runs, unpack(waits, from, to)) or {}
+    local old = ran and call('HMGET', runs, unpack(waits, from, to)) or {}
     local places, odd = {}, {} -- odd: the jobs that ran before, and those whose place is not in the record
     for k = 1, #records do
       local place = records[k] and sub(records[k], 15, 30)
@@ -338,12 +328,12 @@ if not notes[1] and left > 0 then
   if most > 0 then left = math.min(left, most - call('ZCARD', doing) + #undone) end
   if pace > 0 and turn > now and left > 0 then
     local wait = math.ceil(turn - now)
-    next = next < 0 and wait or math.min(next, wait)
+    again = again < 0 and wait or math.min(again, wait)
     left = 0
     paced = true
   end
 end
-if cut or (left > 0 and asking > 0 and not notes[1]) then next = 0 end
+if cut or (left > 0 and asking > 0 and not notes[1]) then again = 0 end
 
 -- Keep within the bounds of retention.
 local function bound(state, added, count)
@@ -383,7 +373,7 @@ tell(over, wanted(over, now))
 local short = f + holding < asking
 if short and me ~= '' and (left <= 0 or notes[1]) then
   add('ZADD', waiting, { stamp, me })
-  if next > 0 and notes[5] ~= me then call('HSET', meta, 'knower', me) end
+  if again > 0 and notes[5] ~= me then call('HSET', meta, 'knower', me) end
 elseif not notes[1] then
   for k = 2, #into.s, 2 do
     if into.s[k] == soonest then left = math.max(left, 1) end
@@ -393,4 +383,4 @@ elseif not notes[1] then
   wake(left, not short and me ~= '' and me or nil)
 end
 say(number, answer)
-return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, now, mine, got, before }
+return { 0, answer, again, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, now, mine, got, before }
