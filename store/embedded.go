@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -14,10 +15,15 @@ import (
 type embedded struct {
 	server *miniredis.Miniredis
 	client *redis.Client
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup // those under way
 }
 
 // OpenEmbedded returns a Store with a server of its own inside this process, for a first try, for development and for
-// tests. It opens no socket, so that it works in a testing/synctest bubble. Close ends it, and its jobs with it.
+// tests. It opens no socket, so that it works in a testing/synctest bubble. Close ends it, and its jobs with it, once the calls
+// under way have ended.
 func OpenEmbedded(o Options) (*Store, error) {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
@@ -33,11 +39,30 @@ func OpenEmbedded(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.embedded = &embedded{server, client}
+	s.embedded = &embedded{server: server, client: client}
 	return s, nil
 }
 
+// begin counts a call that close is to wait for. Without it a call that the server has carried out, and that others have heard
+// of, would fail for its connection when somebody closes the store at once.
+func (e *embedded) begin() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return redis.ErrClosed
+	}
+	e.calls.Add(1)
+	return nil
+}
+
+// end is for a call that has begun.
+func (e *embedded) end() { e.calls.Done() }
+
 func (e *embedded) close() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.calls.Wait()
 	err := e.client.Close()
 	e.server.Close()
 	return err

@@ -130,6 +130,50 @@ func TestTheEmbeddedServerEndsWithClose(t *testing.T) {
 	})
 }
 
+func TestCloseOfTheEmbeddedServerLetsCallsUnderWayEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, err := store.OpenEmbedded(store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		noError(t, "enqueuing", enqueue(st, t.Context()))
+		rdb := st.Runtime().Client().(*redis.Client)
+		rdb.AddHook(held(time.Second))
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() { noError(t, "a call under way", enqueue(st, t.Context())) })
+		}
+		synctest.Wait()
+		start := time.Now()
+		noError(t, "closing", st.Close())
+		if took := time.Since(start); took < time.Second || took > 2*time.Second {
+			t.Errorf("Close took %v, want as long as the calls under way", took)
+		}
+		calls.Wait()
+		start = time.Now()
+		wantErr(t, "a call after Close", enqueue(st, t.Context()), store.ErrServer)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("the call after Close took %v", took)
+		}
+	})
+}
+
+// held keeps each script back for a while before it is sent.
+type held time.Duration
+
+func (h held) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			time.Sleep(time.Duration(h))
+		}
+		return next(ctx, cmd)
+	}
+}
+func (h held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 func TestAClosedClientIsAServerThatRefuses(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	st, err := store.Open(rdb, store.Options{})

@@ -78,7 +78,8 @@ func Open(rdb redis.UniversalClient, o Options) (*Store, error) {
 	}, nil
 }
 
-// Close ends the embedded server, if this is its store. The client given to Open stays open.
+// Close ends the embedded server, if this is its store: calls under way end first, later ones are ErrServer. The client given
+// to Open stays open.
 func (s *Store) Close() error {
 	if s.embedded == nil {
 		return nil
@@ -89,10 +90,7 @@ func (s *Store) Close() error {
 // do runs one operation: the server is checked first, OnCall hears of it, errors get the operation's name.
 func (s *Store) do(ctx context.Context, op string, f func() error) error {
 	start := time.Now()
-	err := s.check(ctx)
-	if err == nil {
-		err = f()
-	}
+	err := s.call(ctx, f)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", op, typed(err))
 	}
@@ -100,6 +98,20 @@ func (s *Store) do(ctx context.Context, op string, f func() error) error {
 		s.called(op, time.Since(start), err)
 	}
 	return err
+}
+
+// call runs an operation on a server that was found good, and is not closed meanwhile if it is ours.
+func (s *Store) call(ctx context.Context, f func() error) error {
+	if e := s.embedded; e != nil {
+		if err := e.begin(); err != nil {
+			return err
+		}
+		defer e.end()
+	}
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	return f()
 }
 
 // named turns the WRONGTYPE that a plain command met into the error that names the key. The scripts do that by themselves.

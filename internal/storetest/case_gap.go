@@ -45,7 +45,7 @@ func (e *Env) passes(t testing.TB, d time.Duration, each func()) (reaped []uuid.
 }
 
 func afterAGapTheReaperWaitsALease(t *testing.T, e *Env) {
-	for _, jump := range []time.Duration{2*period + time.Second, lease + time.Second, 1000 * time.Hour} {
+	for _, jump := range []time.Duration{2*period + e.slack(), lease + time.Second, 1000 * time.Hour} {
 		e.pass(t)
 		l := e.hold(t)
 		if jump < lease {
@@ -84,15 +84,15 @@ func heartbeatsWithinTheGraceSaveTheirLeases(t *testing.T, e *Env) {
 func withoutAGapLeasesEndInTime(t *testing.T, e *Env) {
 	e.pass(t)
 	l := e.hold(t)
-	if got := e.passes(t, lease-time.Second, nil); len(got) != 0 {
+	if got := e.passes(t, lease-e.slack(), nil); len(got) != 0 {
 		t.Errorf("%d were reaped early", len(got))
 	}
-	wantIDs(t, "reaped in time", e.passes(t, 2*time.Second, nil), []uuid.UUID{l.Job.ID})
+	wantIDs(t, "reaped in time", e.passes(t, 2*e.slack(), nil), []uuid.UUID{l.Job.ID})
 	l = e.claimOne(t)
-	if got := e.passes(t, lease-2*period+time.Second, nil); len(got) != 0 {
+	if got := e.passes(t, lease-period, nil); len(got) != 0 {
 		t.Errorf("%d were reaped early", len(got))
 	}
-	e.Later(t, 2*period-time.Millisecond*100) // just no gap
+	e.Later(t, 2*period-e.slack()) // no gap yet
 	if m := e.pass(t); len(m.Reaped) != 1 || m.Reaped[0].Job != l.Job.ID {
 		t.Errorf("after two periods: %+v", m)
 	}
@@ -123,15 +123,15 @@ func afterTimeGoesBackLeasesEndALeaseLater(t *testing.T, e *Env) {
 func aLeaseNearlyOverGetsAnotherWhenTimeGoesBack(t *testing.T, e *Env) {
 	e.pass(t)
 	l := e.hold(t)
-	if got := e.passes(t, lease-2*time.Second, nil); len(got) != 0 {
+	if got := e.passes(t, lease-2*e.slack(), nil); len(got) != 0 {
 		t.Errorf("%d were reaped early", len(got))
 	}
-	e.Back(t, time.Second)
+	e.Back(t, e.slack())
 	e.pass(t)
-	if got := e.passes(t, lease-time.Second, nil); len(got) != 0 {
+	if got := e.passes(t, lease-e.slack(), nil); len(got) != 0 {
 		t.Errorf("%d were reaped within a lease", len(got))
 	}
-	wantIDs(t, "reaped after it", e.passes(t, 2*time.Second, nil), []uuid.UUID{l.Job.ID})
+	wantIDs(t, "reaped after it", e.passes(t, 2*e.slack(), nil), []uuid.UUID{l.Job.ID})
 }
 
 func farDeadlinesAreCut(t *testing.T, e *Env) {
@@ -168,13 +168,13 @@ func farDeadlinesAreCut(t *testing.T, e *Env) {
 func aFarDeadlineIsCutToALease(t *testing.T, e *Env) {
 	l := e.hold(t)
 	e.Back(t, time.Hour)
-	for _, later := range []time.Duration{0, lease - time.Second} {
+	for _, later := range []time.Duration{0, lease - e.slack()} {
 		e.Later(t, later)
 		if m := e.Reap(t); len(m.Reaped) != 0 {
 			t.Errorf("after %v it was reaped", later)
 		}
 	}
-	e.Later(t, 2*time.Second)
+	e.Later(t, 2*e.slack())
 	if m := e.Reap(t); len(m.Reaped) != 1 || m.Reaped[0].Job != l.Job.ID {
 		t.Errorf("after a lease: %+v", m)
 	}
