@@ -52,7 +52,7 @@ local held = look('HMGET', workers, names)
 local process = all > 0 and (leases[1] and sub(leases[1], 25) or sub(rests[1], 9)) or ''
 local probe = live[probes] and call('HGET', probes, process) -- the suspect that this process runs: worker, lease
 local busy = probe and call('HGET', workers, sub(probe, 1, 16)) == sub(probe, 17)
-local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate', 'knower')
+local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate', 'knower', 'lease')
 
 -- Decide where each finished job goes.
 local special = live[owners] or live[deadlines] or live[probes]
@@ -203,6 +203,9 @@ end
 local claimed, left, f = {}, 0, 1
 frees = #free
 local room, turn = frees, 0
+if frees > 0 and leaseFor > (tonumber(notes[6] or 0) or 0) then -- no reaper with a shorter one may cut it
+  call('HSET', meta, 'lease', whole(leaseFor), 'leased', stamp)
+end
 if most > 0 then
   room = math.min(room, most - call('ZCARD', doing) + #ids)
   if notes[3] ~= ARGV[7] then call('HSET', meta, 'limit', ARGV[7]) end
