@@ -34,6 +34,7 @@ type feed struct {
 	// All under pool.mu.
 	due     bool      // there may be jobs that no request asked for yet
 	empty   bool      // the last answer said that there is nothing, and nobody has said otherwise since
+	failing int       // requests that have failed and are to be repeated: nobody else joins them
 	looks   int       // turns without an end that are on their way to a request
 	ask     int       // how many slots take part in the next look
 	armed   time.Time // what the timer is set to; zero: it isn't

@@ -41,6 +41,7 @@ func (f *feed) flush(n int, turns []turn) {
 	}
 	sent := time.Now() // a repetition may bring what the first one claimed
 	unknown := false   // whether it may have been carried out
+	failing := false   // whether the others know that it is in trouble
 	for failures := 1; ; failures++ {
 		var got store.Exchanged
 		err := guard(func() (err error) { // hooks of the Redis client and of the store are the user's code
@@ -49,6 +50,7 @@ func (f *feed) flush(n int, turns []turn) {
 		})
 		if err == nil {
 			f.run.outages.OK(name)
+			f.fails(failing, false)
 			f.settle(turns, x, got, sent)
 			break
 		}
@@ -58,11 +60,13 @@ func (f *feed) flush(n int, turns []turn) {
 			f.settle(turns, x, store.Exchanged{Next: deafTo}, sent)
 			break
 		}
+		failing = f.fails(failing, true)
 		if f.pause(l, failures) {
 			failures = 0
 		}
 		if f.hopeless(x) {
 			l.Abandon()
+			f.fails(failing, false)
 			f.giveUp(turns, x)
 			break
 		}
@@ -102,6 +106,24 @@ func (f *feed) request(l *lane, turns []turn) (x store.Exchange, due bool) {
 		p.asking++
 	}
 	return x, due || len(x.Finishes)+len(x.Claims) > 0
+}
+
+// fails notes, where it changes, whether a request is in trouble. The other instances of the pool may have their servers, and get
+// the slots that are free meanwhile. It returns how it is now.
+func (f *feed) fails(was, is bool) bool {
+	if was == is || len(f.pool.feeds) == 1 {
+		return was
+	}
+	p := f.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if is {
+		f.failing++
+		p.lookLocked()
+	} else {
+		f.failing--
+	}
+	return is
 }
 
 // pause waits before a failed request is repeated. It returns true when there is reason to believe that it will be answered now.

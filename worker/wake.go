@@ -55,6 +55,9 @@ func (f *feed) expire() {
 
 func (f *feed) stirLocked() { f.due, f.empty = true, false }
 
+// open reports whether it makes sense to ask: it may have a job, and its requests are answered. Under pool.mu.
+func (f *feed) open() bool { return !f.empty && f.failing == 0 }
+
 // wake makes the pool look for the jobs of all its instances.
 func (p *pool) wake() {
 	p.mu.Lock()
@@ -71,10 +74,10 @@ func (p *pool) lookLocked() {
 	if len(p.idle) == 0 || !p.stopped.IsZero() {
 		return
 	}
-	ready := func(f *feed) bool { return f.due && f.looks == 0 && len(f.look) < f.ask }
+	ready := func(f *feed) bool { return f.due && f.looks == 0 && f.failing == 0 && len(f.look) < f.ask }
 	may := func(i int) bool {
-		// In a strict pool nobody is asked before it is known of those before him that they have nothing.
-		return ready(p.feeds[i]) || p.picker.strict && !p.feeds[i].empty
+		// In a strict pool nobody is asked before it is known of those before him that they have nothing, or can't be asked.
+		return ready(p.feeds[i]) || p.picker.strict && p.feeds[i].open()
 	}
 	for n := len(p.idle); n > 0; n-- {
 		i := p.picker.next(may)
@@ -102,7 +105,7 @@ func (p *pool) nextLocked(f *feed, s *slot) bool {
 	if len(p.feeds) == 1 {
 		return true
 	}
-	i := p.picker.next(func(i int) bool { return !p.feeds[i].empty })
+	i := p.picker.next(func(i int) bool { return p.feeds[i].open() })
 	switch {
 	case i < 0:
 		return false
@@ -117,7 +120,7 @@ func (p *pool) nextLocked(f *feed, s *slot) bool {
 func (p *pool) restLocked(s *slot) {
 	f := s.next
 	s.next = nil
-	if f == nil || f.empty || !p.stopped.IsZero() {
+	if f == nil || !f.open() || !p.stopped.IsZero() {
 		p.idle = append(p.idle, s)
 		return
 	}
