@@ -43,7 +43,11 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 	}
 	args := make([]any, 0, 10+6*len(x.Finishes)+2*len(x.Claims))
 	args = append(args, number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, t.Limit, t.Rate.pace(), len(x.Finishes), len(c.workers)-len(x.Finishes))
-	args = c.append(args)
+	calm := 0
+	if x.NoSuspects {
+		calm = 1
+	}
+	args = append(c.append(args), calm)
 	var out Exchanged
 	err = r.s.do(ctx, "exchanging", func() error {
 		keys := append(r.s.instanceKeys(t.Instance), r.s.keys.lane(t.Instance, laneID))
@@ -136,6 +140,7 @@ func (out *Exchanged) read(reply []any, c *call) error {
 	out.Trimmed = int(p.int())
 	out.Expired = p.ids()
 	got, before := p.list(), p.list()
+	out.Suspects = p.int() == 1
 	out.Leases = make([]*Lease, 0, len(got.v)/4)
 	byLine := map[int64]*Lease{}
 	for got.more() {

@@ -40,6 +40,8 @@ type feed struct {
 	armed   time.Time // what the timer is set to; zero: it isn't
 	passing bool      // a turn that passes a wake-up on is on its way to a request
 	look    []turn    // of the look that is being made
+
+	vain bool // its last request with leave for suspects brought none of those there are; under suspicion.mu
 }
 
 // turn is what a slot has for the store: the end of an attempt, or only the wish for a job. One without a slot passes a

@@ -104,6 +104,7 @@ func (f *feed) request(l *lane, turns []turn) (x store.Exchange, due bool) {
 	if x.Wait {
 		f.due = false // whatever there is now, this request sees it
 		p.asking++
+		x.NoSuspects = !f.run.suspects.ask(f)
 	}
 	return x, due || len(x.Finishes)+len(x.Claims) > 0
 }
@@ -180,9 +181,18 @@ func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 	until := sent.Add(f.run.trusted)
 	late := !time.Now().Before(until)
 
+	brought, ended := 0, 0 // suspects
+	defer func() {         // when the pool is no longer locked
+		if next := f.run.suspects.answered(f, x.Wait && !x.NoSuspects, brought, ended, got.Suspects); next != nil {
+			next.wake()
+		}
+	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range turns {
+		if t.at != nil && t.at.suspect {
+			ended++
+		}
 		if t.slot != nil {
 			t.slot.at = nil
 		}
@@ -197,6 +207,10 @@ func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 		case late: // it may be somebody else's by now
 		case p.stopped.IsZero():
 			s.at = &attempt{slot: s, feed: f, lease: l, until: until}
+			if crashes := l.Job.Crashes; !x.NoSuspects && crashes > 0 && crashes >= f.terms.MaxCrashes-1 {
+				s.at.suspect = true
+				brought++
+			}
 			s.attempts <- s.at
 			continue
 		}

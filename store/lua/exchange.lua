@@ -8,11 +8,13 @@
 --     wants none; and the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled, followed
 --     by one letter for each argument that comes next: S the score (t: the place; s: the delay in ms * 16 + 10 - priority),
 --     N the run from now on, E error, P progress, R result;
---   for each other claim: worker, the rest of its lease.
+--   for each other claim: worker, the rest of its lease;
+--   at last 1 if no suspect is to be claimed, else 0.
 --   No worker stands in it twice.
 -- Returns: 0; the letter of the state that each finish led to, - where the lease was lost; ms until the next look (0 at
 --   once, -1 never); how many jobs were trimmed; the jobs whose deadline has passed; for each worker that got a job: its index, finishes first, the job's id (or
---   the whole lease if the worker held it already), record, run; for each of these that ran before: index, progress, error.
+--   the whole lease if the worker held it already), record, run; for each of these that ran before: index, progress, error; 1 if
+--   there are suspects and the process runs none, else 0.
 
 local bad = foreign()
 if bad then return bad end
@@ -47,6 +49,7 @@ for i = finishes + 1, all do
   names[i], rests[i] = ARGV[at], ARGV[at + 1]
   at = at + 2
 end
+local calm = ARGV[at] == '1'
 local repeated = answer ~= nil -- then nothing is ended or claimed again
 local held = look('HMGET', workers, names)
 local process = all > 0 and (leases[1] and sub(leases[1], 25) or sub(rests[1], 9)) or ''
@@ -228,7 +231,7 @@ if room > 0 and not notes[1] then
   local waits, n = {}, #peek / 2
   for k = 1, n do waits[k] = peek[2 * k - 1] end
   if live[suspects] then
-    local first = not busy and call('ZRANGE', suspects, 0, 0, 'WITHSCORES')
+    local first = not busy and not calm and call('ZRANGE', suspects, 0, 0, 'WITHSCORES')
     if first and first[1] and (n < room or tonumber(first[2]) < tonumber(peek[2 * n])) then
       if n == room then n = n - 1 end
       n = n + 1
@@ -321,13 +324,15 @@ end
 
 -- What is left, for others or for the next look.
 left = call('ZCARD', todo) - #claimed
+local spare = 0
 if live[suspects] then
-  local spare = call('ZCARD', suspects)
+  spare = call('ZCARD', suspects)
   if suspect and claimed[#claimed] == suspect then
     left = left + 1 -- it did not stand in todo
     spare = spare - 1
   end
-  if spare > 0 and not busy then left = left + 1 end -- another could be run here
+  if busy or notes[1] then spare = 0 end
+  if spare > 0 and not calm then left = left + 1 end -- another could be run here
 end
 if pace > 0 and f > 1 then
   turn = turn + (f - 1) * pace
@@ -394,4 +399,5 @@ elseif not notes[1] then
   wake(left, not short and me ~= '' and me or nil)
 end
 say(number, answer)
-return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, got, before }
+return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, got, before,
+  spare > 0 and 1 or 0 }
