@@ -526,3 +526,31 @@ func TestAnInstanceThatCannotBeReachedTakesNoMoreWorkersOfItsPool(t *testing.T) 
 		})
 	}
 }
+
+func TestATimeThatComesToABusyPoolIsPassedOn(t *testing.T) {
+	for range 5 { // which of the processes the store tells of the time is its to choose
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, shared(2, false))
+			var busy diary
+			worker.Handle(r.sup, "a", busy.takes("a", func() time.Duration { return time.Minute }), worker.In("all", 1))
+			worker.Handle(r.sup, "b", busy.takes("b", nothing), worker.In("all", 1))
+			r.start()
+			settle(time.Second)
+			other := r.second(worker.Config{})
+			f, starts := startTimes(nothing)
+			worker.Handle(other.sup, "b", f)
+			other.start()
+			settle(5200 * time.Millisecond) // both have just looked
+			at := time.Now()
+			r.enqueue("b", nil, after(2*time.Second))
+			settle(100 * time.Millisecond)
+			r.enqueueMany("a", 2)
+			if d := (<-starts).Sub(at); d != 2*time.Second {
+				t.Errorf("the job started after %v in the process that is idle, want 2s", d)
+			}
+			other.stopWell()
+			settle(2 * time.Minute)
+			r.stopWell()
+		})
+	}
+}

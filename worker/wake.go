@@ -32,9 +32,13 @@ func (f *feed) wake() {
 
 // called is a wake for a reason that no other process was told. If other instances keep all slots busy, it is passed on.
 func (f *feed) called() {
+	f.pool.mu.Lock()
+	defer f.pool.mu.Unlock()
+	f.calledLocked()
+}
+
+func (f *feed) calledLocked() {
 	p := f.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	busy := len(p.idle) == 0 && f.looks == 0 && len(p.feeds) > 1 && p.stopped.IsZero()
 	f.stirLocked()
 	p.lookLocked()
@@ -44,13 +48,12 @@ func (f *feed) called() {
 	}
 }
 
-// expire is what the timer calls.
+// expire is what the timer calls. It may have been set to the time of a job that no other process knows of.
 func (f *feed) expire() {
 	f.pool.mu.Lock()
 	defer f.pool.mu.Unlock()
 	f.armed = time.Time{}
-	f.stirLocked()
-	f.pool.lookLocked()
+	f.calledLocked()
 }
 
 func (f *feed) stirLocked() { f.due, f.empty = true, false }

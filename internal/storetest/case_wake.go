@@ -14,7 +14,7 @@ func wakeCases() []Case {
 	return named(anEnqueueOfNWakesAtMostNWaiters, aDeadWaiterIsPassedOver, anEarlierDueTimeWakesOne, aRetryThatIsDueFirstWakesOne,
 		aPausedInstanceWakesNobodyAndResumeDoes, whateverMakesJobsClaimableWakes, aProcessThatLeavesPassesItsWakeUpOn,
 		aClaimThatComesBackFullDoesNotWait, aProcessThatReleasesWhilePausedIsWokenByResume, aNewlyWaitingProcessIsWokenOnlyByNewWork,
-		processesThatDiedWaitingAreForgotten, aDeletedInstanceTellsThoseWhoWait)
+		processesThatDiedWaitingAreForgotten, aDeletedInstanceTellsThoseWhoWait, aWakeUpForWhatIsDueIsPassedOn)
 }
 
 // waiter is a process that has asked for work in vain and listens.
@@ -302,4 +302,16 @@ func aDeletedInstanceTellsThoseWhoWait(t *testing.T, e *Env) {
 	e.ask(t, all[2].process)
 	e.one(t)
 	e.wantWoken(t, "the next job", all, 2)
+}
+
+// By who was to look then and is busy; whoever is told looks, and makes what is due todo.
+func aWakeUpForWhatIsDueIsPassedOn(t *testing.T, e *Env) {
+	all := e.waiters(t, 2)
+	e.Enqueue(t, store.NewJob{Delay: time.Second})
+	e.wantWoken(t, "the scheduled job", all, 0)
+	e.Exchange(t, e.Terms(), store.Exchange{})
+	e.wantWoken(t, "before its time", all)
+	e.Later(t, time.Second)
+	e.Exchange(t, e.Terms(), store.Exchange{})
+	e.wantWoken(t, "at its time", all, 1)
 }

@@ -338,6 +338,9 @@ if pace > 0 and f > 1 then
   turn = turn + (f - 1) * pace
   call('HSET', meta, 'rate', format('%.3f', turn))
 end
+if all == 0 and call('ZCOUNT', scheduled, '-inf', whole(now * 16 + 15)) > 0 then
+  left = math.max(left, 1) -- a wake-up that is passed on may be for what is due
+end
 if not notes[1] and left > 0 then
   if most > 0 then left = math.min(left, most - call('ZCARD', doing) + #undone) end
   if pace > 0 and turn > now and left > 0 then
