@@ -14,7 +14,8 @@ import (
 func suspectCases() []Case {
 	return named(aJobOneCrashShortIsSuspect, aProcessRunsOneSuspectAtATime, aSuspectsEndMakesRoomForTheNext, aSuspectThatCrashesAgainIsDead,
 		suspectsAndOthersAreClaimedInOrder, aSuspectLeftBehindIsLookedForAgain, aSuspectIsTodoToEverybody, aRepeatedClaimOfASuspectIsTheSame,
-		oneCrashAllowedMakesNoSuspect, suspectsAreLeftToALaterRequestAndTold)
+		oneCrashAllowedMakesNoSuspect, suspectsAreLeftToALaterRequestAndTold,
+		theEndOfAnotherLeaseMakesNoRoom)
 }
 
 // suspected returns n jobs that are suspects.
@@ -241,4 +242,20 @@ func suspectsAreLeftToALaterRequestAndTold(t *testing.T, e *Env) {
 	x.Finishes = []store.Finish{{Lease: out.Leases[0], Verb: store.Complete}}
 	want("with its end", e.Exchange(t, e.Terms(), x), 0, true)
 	e.Want(t, store.Todo, ids[1])
+}
+
+// A process that was frozen loses one lease before it can extend the other.
+func theEndOfAnotherLeaseMakesNoRoom(t *testing.T, e *Env) {
+	ids := e.suspected(t, 2)
+	runs := e.claimOne(t)
+	wantIDs(t, "claimed", []uuid.UUID{runs.Job.ID}, ids[:1])
+	lost := e.one(t)
+	e.claimOne(t)
+	e.Later(t, lease/2)
+	e.beat(t, store.Beat{Lease: runs})
+	e.Later(t, lease/2+time.Second)
+	if m := e.Reap(t); len(m.Reaped) != 1 || m.Reaped[0].Job != lost {
+		t.Fatalf("reaped %+v, want the other", m)
+	}
+	wantIDs(t, "while it runs one", jobIDs(e.take(t, "the same process", e.Terms(), 3, 1).Leases), []uuid.UUID{lost})
 }
