@@ -55,7 +55,8 @@ for i = 1, #ids do
   local crashes, letter = run[2] + 1, 't'
   if held[i] and sub(held[i], 1, 16) == id then
     freed[#freed + 1] = names[i]
-    gaveUp[#gaveUp + 1] = sub(held[i], 25)
+    local process = sub(held[i], 25)
+    if live[probes] and call('HGET', probes, process) == names[i] .. held[i] then gaveUp[#gaveUp + 1] = process end
   end
   if asked[i] then
     letter = 'c'
