@@ -52,7 +52,7 @@ type turn struct {
 }
 
 func newFeed(p *pool, reg *registration) *feed {
-	f := &feed{pool: p, run: p.run, reg: reg, terms: reg.terms, ask: minLook}
+	f := &feed{pool: p, run: p.run, reg: reg, terms: reg.terms}
 	f.terms.Process = p.run.about.ID
 	f.terms.Period = f.run.rarely(f.every())
 	for i := range f.lanes {

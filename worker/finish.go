@@ -243,10 +243,10 @@ func (f *feed) nextLookLocked(asked, got int, next time.Duration) {
 	case next == 0 && got > 0:
 		f.stirLocked()
 	case next == 0: // at once, but not in circles
-		f.ask, f.empty = minLook, !f.due
+		f.ask, f.empty = f.pool.least(), !f.due
 		f.armLocked(hurry)
 	default:
-		f.ask, f.empty = minLook, !f.due
+		f.ask, f.empty = f.pool.least(), !f.due
 		f.armLocked(next)
 	}
 }

@@ -501,7 +501,7 @@ func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestAnInstanceThatCannotBeReachedTakesNoMoreWorkersOfItsPool(t *testing.T) {
 	for _, strict := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
-			r := newRig(t, shared(12, strict))
+			r := newRig(t, shared(6, strict))
 			o := &outage{instance: "gone"}
 			r.st.Runtime().Client().(*redis.Client).AddHook(o)
 			var d diary
@@ -550,6 +550,31 @@ func TestATimeThatComesToABusyPoolIsPassedOn(t *testing.T) {
 			}
 			other.stopWell()
 			settle(2 * time.Minute)
+			r.stopWell()
+		})
+	}
+}
+
+func TestALookAtAnInstanceThatCannotBeReachedLeavesWorkersToTheOthers(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, shared(2, strict))
+			o := &outage{instance: "gone"}
+			r.st.Runtime().Client().(*redis.Client).AddHook(o)
+			var d diary
+			for _, instance := range []string{"gone", "good"} {
+				worker.Handle(r.sup, instance, d.takes(instance, nothing), worker.In("all", 1))
+			}
+			r.start()
+			settle(time.Second)
+			o.on.Store(true)
+			settle(10 * time.Second) // it looks by itself meanwhile
+			r.enqueueMany("good", 100)
+			settle(time.Second)
+			if c := d.count(200); c["good"] != 100 {
+				t.Errorf("strict %v: %v were started, want all of the good one", strict, c)
+			}
+			o.on.Store(false)
 			r.stopWell()
 		})
 	}
