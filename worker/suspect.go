@@ -38,7 +38,8 @@ func (s *suspicion) answered(f *feed, leave bool, brought, ended int, more bool)
 	if s.holder == f {
 		s.held += brought - ended
 		f.vain = leave && more && brought == 0 // a limit, for example
-		if s.asks > 0 || s.held > 0 || more && len(s.line) == 0 {
+		used := leave || ended > 0
+		if s.asks > 0 || s.held > 0 || more && (len(s.line) == 0 || !used) {
 			return nil
 		}
 		s.holder = nil
