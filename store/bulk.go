@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
@@ -9,8 +10,8 @@ import (
 const bulkStep = 200
 
 // RequeueAll requeues the jobs that f selects, in batches, and returns how many. f.State must be one of the ends, or empty for
-// dead ones. Those whose key of uniqueness another job has stay as they are. An error ends it; what was done until then
-// stays done.
+// dead ones. Those whose key of uniqueness another job has stay as they are. What ends while it goes
+// on is left, so that none is requeued twice. An error ends it; what was done until then stays done.
 func (s *Store) RequeueAll(ctx context.Context, f Filter) (int, error) {
 	if f.State == "" {
 		f.State = Dead
@@ -74,18 +75,20 @@ func setsOf(state State, c change) []int {
 	return []int{1, 2, suspectSet, 4, 3}
 }
 
-// sweep makes a change to the jobs of one set: a page of ids is picked, and changed by another script that looks at each again.
+// sweep makes a change to the jobs of one set: a page of ids is picked, and changed by another script that looks at each again. What
+// has ended since it began is left.
 func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filter, c change) (n int, err error) {
 	keys := s.instanceKeys(instance)
-	for more, last, score := true, "", ""; more; {
+	for more, last, score, began := true, "", "", ""; more; {
 		err = s.do(ctx, op, func() error {
-			reply, err := s.run(ctx, scriptSelect, keys, set, bulkStep, last, score, f.age(), f.Error)
+			reply, err := s.run(ctx, scriptSelect, keys, set, bulkStep, last, score, f.age(), f.Error, began)
 			if err != nil {
 				return err
 			}
 			p := reader{v: reply}
 			more, last, score = p.int() == 1, p.str(), p.str()
-			ids := p.ids()
+			ids, now := p.ids(), p.str()
+			began = cmp.Or(began, now)
 			if len(ids) == 0 {
 				return nil
 			}

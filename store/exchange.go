@@ -42,8 +42,12 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 	if err != nil {
 		return Exchanged{}, err
 	}
-	args := append(make([]any, 0, 11+3*len(x.Finishes)+len(x.Claims)),
-		number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, t.Limit, t.Rate.pace(), c.rest[:])
+	calm := 0
+	if x.NoSuspects {
+		calm = 1
+	}
+	args := append(make([]any, 0, 12+3*len(x.Finishes)+len(x.Claims)),
+		number, t.Lease.Milliseconds(), keep, t.Dead.count(), none, wake, t.Limit, t.Rate.pace(), calm, c.rest[:])
 	args = c.append(args)
 	var out Exchanged
 	err = r.s.do(ctx, "exchanging", func() error {
@@ -136,6 +140,7 @@ func (out *Exchanged) read(reply []any, c *call) error {
 	out.Trimmed = int(p.int())
 	out.Expired = p.ids()
 	now, mine, got, before := p.int(), p.list(), p.list(), p.list()
+	out.Suspects = p.int() == 1
 	out.Leases = make([]*Lease, 0, len(mine.v)/6+len(got.v)/2)
 	held := make([]bool, len(c.workers))
 	for mine.more() {

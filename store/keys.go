@@ -26,7 +26,7 @@ import (
 //	cancels    zset  id of a doing job that is to be cancelled, by the time of the request
 //	awaited    zset  id that a client waits for, by the time its interest lapses
 //	waiting    zset  channel of a process that asked for work in vain, by the time it asked
-//	meta       hash  seq, paused, maxrec, limit, rate, reaped, grace, knower
+//	meta       hash  seq, paused, maxrec, limit, rate, reaped, grace, lease, leased, knower
 //	suspects   zset  id by place: todo, but one crash short of being dead
 //	probes     hash  process -> worker and lease of the suspect that it runs
 //	deadlines  zset  id by its deadline, which is negative while it is doing

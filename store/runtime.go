@@ -121,6 +121,9 @@ type Exchange struct {
 	Finishes []Finish    // at most MaxCall
 	Claims   []uuid.UUID // the workers that want a job, at most MaxCall; one whose job is among Finishes may be among them
 	Wait     bool        // a claim that comes back short registers the process to be woken
+
+	// NoSuspects leaves the jobs that are suspected of crashing their process, as one is run by it already.
+	NoSuspects bool
 }
 
 // Exchanged answers an Exchange.
@@ -135,6 +138,8 @@ type Exchanged struct {
 	Next time.Duration
 	// Trimmed counts the ended jobs that a bound of retention removed.
 	Trimmed int
+	// Suspects says that there are jobs that are suspected of crashing their process, and that it runs none of this instance.
+	Suspects bool
 	// Expired are jobs that were due to be claimed after their deadline: they are dead, no attempt charged.
 	Expired []uuid.UUID
 }

@@ -25,6 +25,7 @@ type attempt struct {
 	slot     *slot
 	feed     *feed // of the job's instance
 	lease    *store.Lease
+	suspect  bool // of crashing the process
 	started  time.Time
 	deadline time.Time // zero: none
 

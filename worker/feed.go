@@ -34,11 +34,14 @@ type feed struct {
 	// All under pool.mu.
 	due     bool      // there may be jobs that no request asked for yet
 	empty   bool      // the last answer said that there is nothing, and nobody has said otherwise since
+	failing int       // requests that have failed and are to be repeated: nobody else joins them
 	looks   int       // turns without an end that are on their way to a request
 	ask     int       // how many slots take part in the next look
 	armed   time.Time // what the timer is set to; zero: it isn't
 	passing bool      // a turn that passes a wake-up on is on its way to a request
 	look    []turn    // of the look that is being made
+
+	vain bool // its last request with leave for suspects brought none of those there are; under suspicion.mu
 }
 
 // turn is what a slot has for the store: the end of an attempt, or only the wish for a job. One without a slot passes a
@@ -49,7 +52,7 @@ type turn struct {
 }
 
 func newFeed(p *pool, reg *registration) *feed {
-	f := &feed{pool: p, run: p.run, reg: reg, terms: reg.terms, ask: minLook}
+	f := &feed{pool: p, run: p.run, reg: reg, terms: reg.terms}
 	f.terms.Process = p.run.about.ID
 	f.terms.Period = f.run.rarely(f.every())
 	for i := range f.lanes {

@@ -41,6 +41,7 @@ func (f *feed) flush(n int, turns []turn) {
 	}
 	sent := time.Now() // a repetition may bring what the first one claimed
 	unknown := false   // whether it may have been carried out
+	failing := false   // whether the others know that it is in trouble
 	for failures := 1; ; failures++ {
 		var got store.Exchanged
 		err := guard(func() (err error) { // hooks of the Redis client and of the store are the user's code
@@ -49,6 +50,7 @@ func (f *feed) flush(n int, turns []turn) {
 		})
 		if err == nil {
 			f.run.outages.OK(name)
+			f.fails(failing, false)
 			f.settle(turns, x, got, sent)
 			break
 		}
@@ -58,11 +60,13 @@ func (f *feed) flush(n int, turns []turn) {
 			f.settle(turns, x, store.Exchanged{Next: deafTo}, sent)
 			break
 		}
+		failing = f.fails(failing, true)
 		if f.pause(l, failures) {
 			failures = 0
 		}
 		if f.hopeless(x) {
 			l.Abandon()
+			f.fails(failing, false)
 			f.giveUp(turns, x)
 			break
 		}
@@ -100,8 +104,27 @@ func (f *feed) request(l *lane, turns []turn) (x store.Exchange, due bool) {
 	if x.Wait {
 		f.due = false // whatever there is now, this request sees it
 		p.asking++
+		x.NoSuspects = !f.run.suspects.ask(f)
 	}
 	return x, due || len(x.Finishes)+len(x.Claims) > 0
+}
+
+// fails notes, where it changes, whether a request is in trouble. The other instances of the pool may have their servers, and get
+// the slots that are free meanwhile. It returns how it is now.
+func (f *feed) fails(was, is bool) bool {
+	if was == is || len(f.pool.feeds) == 1 {
+		return was
+	}
+	p := f.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if is {
+		f.failing++
+		p.lookLocked()
+	} else {
+		f.failing--
+	}
+	return is
 }
 
 // pause waits before a failed request is repeated. It returns true when there is reason to believe that it will be answered now.
@@ -158,9 +181,18 @@ func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 	until := sent.Add(f.run.trusted)
 	late := !time.Now().Before(until)
 
+	brought, ended := 0, 0 // suspects
+	defer func() {         // when the pool is no longer locked
+		if next := f.run.suspects.answered(f, x.Wait && !x.NoSuspects, brought, ended, got.Suspects); next != nil {
+			next.wake()
+		}
+	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range turns {
+		if t.at != nil && t.at.suspect {
+			ended++
+		}
 		if t.slot != nil {
 			t.slot.at = nil
 		}
@@ -175,6 +207,10 @@ func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 		case late: // it may be somebody else's by now
 		case p.stopped.IsZero():
 			s.at = &attempt{slot: s, feed: f, lease: l, until: until}
+			if crashes := l.Job.Crashes; !x.NoSuspects && crashes > 0 && crashes >= f.terms.MaxCrashes-1 {
+				s.at.suspect = true
+				brought++
+			}
 			s.attempts <- s.at
 			continue
 		}
@@ -207,10 +243,10 @@ func (f *feed) nextLookLocked(asked, got int, next time.Duration) {
 	case next == 0 && got > 0:
 		f.stirLocked()
 	case next == 0: // at once, but not in circles
-		f.ask, f.empty = minLook, !f.due
+		f.ask, f.empty = f.pool.least(), !f.due
 		f.armLocked(hurry)
 	default:
-		f.ask, f.empty = minLook, !f.due
+		f.ask, f.empty = f.pool.least(), !f.due
 		f.armLocked(next)
 	}
 }

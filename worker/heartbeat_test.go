@@ -349,3 +349,25 @@ func TestRawPayloadsPassThroughAndNoneIsNotLookedAt(t *testing.T) {
 		r.stopWell()
 	})
 }
+
+func TestADeploymentWithAnotherLeaseRunsNothingTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		other := r.second(worker.Config{Lease: 2 * time.Second})
+		var d diary
+		f := d.takes("x", func() time.Duration { return time.Minute })
+		worker.Handle(r.sup, "x", f)
+		worker.Handle(other.sup, "x", f)
+		r.enqueueMany("x", 1)
+		r.start()
+		settle(time.Second)
+		other.start()
+		settle(3 * time.Minute)
+		n, _, most := d.now()
+		if n != 1 {
+			t.Errorf("a job ran %d times, %d at once", n, most)
+		}
+		other.stopWell()
+		r.stopWell()
+	})
+}

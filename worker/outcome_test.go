@@ -306,3 +306,26 @@ func TestAPolicysNegativeDelayIsNone(t *testing.T) {
 type negative struct{}
 
 func (negative) Next(int, error) (time.Duration, bool) { return -time.Hour, true }
+
+// A bulk change is of what there was when it began: what dies again meanwhile, since nothing was mended, is left.
+func TestRequeuingAllTakesNothingTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var d diary
+		run := d.takes("x", nothing)
+		worker.Handle(r.sup, "x", func(ctx context.Context, in none) error {
+			_ = run(ctx, in)
+			return retry.Permanent(errors.New("still broken"))
+		}, worker.Concurrency(100))
+		r.enqueueMany("x", 1200)
+		r.start()
+		settle(10 * time.Second)
+		r.latency(time.Millisecond)
+		n, err := r.st.RequeueAll(t.Context(), store.Filter{Instance: "x", Error: "still"})
+		settle(10 * time.Second)
+		if again := len(d.starts) - 1200; n != 1200 || err != nil || again != 1200 {
+			t.Errorf("requeued %d, %v, and %d ran again; want 1,200 of each", n, err, again)
+		}
+		r.stopWell()
+	})
+}

@@ -73,6 +73,7 @@ func (p *pool) serve(reg *registration) *feed {
 // start starts the slots' goroutines and looks for jobs.
 func (p *pool) start() {
 	for _, f := range p.feeds {
+		f.ask = p.least()
 		f.beats = f.beat()
 		f.reaper = f.reap()
 	}

@@ -34,6 +34,7 @@ type process struct {
 
 	events     *stream
 	outages    loop.Outages
+	suspects   suspicion
 	hearing    atomic.Bool  // the subscription stands
 	watched    atomic.Int64 // when the lease watch looks next, since started
 	pools      []*pool

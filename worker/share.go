@@ -20,8 +20,8 @@ type Pool struct {
 	Name string
 	// Concurrency is how many jobs run at once, of all its instances together; by default 10.
 	Concurrency int
-	// Strict lets an instance have workers only while those registered before it, in this pool, have no job that may run: one
-	// that never runs dry starves those after it.
+	// Strict lets an instance have workers only while those registered before it, in this pool, have no job that may run, or
+	// can't be asked: one that never runs dry starves those after it.
 	Strict bool
 }
 

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -472,4 +473,109 @@ func TestAForeignKeyInOneInstanceOfASharedPoolLeavesItsWorkersToTheOthers(t *tes
 			r.stopWell()
 		}
 	})
+}
+
+// outage fails the commands that name one instance, as a Cluster does while the node that has its slot is down.
+type outage struct {
+	slow
+	instance string
+	on       atomic.Bool
+}
+
+func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		var words []string
+		for _, a := range cmd.Args() {
+			words = append(words, fmt.Sprint(a))
+		}
+		if o.on.Load() && redistest.Mentions("{"+o.instance+"}")(words) {
+			err := errors.New("CLUSTERDOWN Hash slot not served")
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// What holds jobs of that one, or may hold some, has to wait; the other slots need not.
+func TestAnInstanceThatCannotBeReachedTakesNoMoreWorkersOfItsPool(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, shared(6, strict))
+			o := &outage{instance: "gone"}
+			r.st.Runtime().Client().(*redis.Client).AddHook(o)
+			var d diary
+			for _, instance := range []string{"gone", "good"} {
+				worker.Handle(r.sup, instance, d.takes(instance, about(10*time.Millisecond)), worker.In("all", 1))
+				r.enqueueMany(instance, 1000)
+			}
+			o.on.Store(strict) // from the beginning, or all workers would be at work for it
+			r.start()
+			settle(100 * time.Millisecond)
+			o.on.Store(true)
+			settle(30 * time.Second)
+			if c := d.count(2000); c["good"] != 1000 || c["gone"] > 900 {
+				t.Errorf("strict %v: while the other can't be reached %v were started, want all 1,000 of the good one", strict, c)
+			}
+			o.on.Store(false)
+			settle(30 * time.Second)
+			if c := d.count(3000); c["gone"] != 1000 {
+				t.Errorf("strict %v: in the end %v were started, want 1,000 of each", strict, c)
+			}
+			r.stopWell()
+		})
+	}
+}
+
+func TestATimeThatComesToABusyPoolIsPassedOn(t *testing.T) {
+	for range 5 { // which of the processes the store tells of the time is its to choose
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, shared(2, false))
+			var busy diary
+			worker.Handle(r.sup, "a", busy.takes("a", func() time.Duration { return time.Minute }), worker.In("all", 1))
+			worker.Handle(r.sup, "b", busy.takes("b", nothing), worker.In("all", 1))
+			r.start()
+			settle(time.Second)
+			other := r.second(worker.Config{})
+			f, starts := startTimes(nothing)
+			worker.Handle(other.sup, "b", f)
+			other.start()
+			settle(5200 * time.Millisecond) // both have just looked
+			at := time.Now()
+			r.enqueue("b", nil, after(2*time.Second))
+			settle(100 * time.Millisecond)
+			r.enqueueMany("a", 2)
+			if d := (<-starts).Sub(at); d != 2*time.Second {
+				t.Errorf("the job started after %v in the process that is idle, want 2s", d)
+			}
+			other.stopWell()
+			settle(2 * time.Minute)
+			r.stopWell()
+		})
+	}
+}
+
+func TestALookAtAnInstanceThatCannotBeReachedLeavesWorkersToTheOthers(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, shared(2, strict))
+			o := &outage{instance: "gone"}
+			r.st.Runtime().Client().(*redis.Client).AddHook(o)
+			var d diary
+			for _, instance := range []string{"gone", "good"} {
+				worker.Handle(r.sup, instance, d.takes(instance, nothing), worker.In("all", 1))
+			}
+			r.start()
+			settle(time.Second)
+			o.on.Store(true)
+			settle(10 * time.Second) // it looks by itself meanwhile
+			r.enqueueMany("good", 100)
+			settle(time.Second)
+			if c := d.count(200); c["good"] != 100 {
+				t.Errorf("strict %v: %v were started, want all of the good one", strict, c)
+			}
+			o.on.Store(false)
+			r.stopWell()
+		})
+	}
 }

@@ -29,7 +29,8 @@ type Config struct {
 	Node string
 	// Lease is for how long a job is claimed before a heartbeat, every quarter of it, has to extend that: at least 1 s, by default
 	// 20 s. The jobs of a process that died run again within a lease and a quarter; where no process has looked after an
-	// instance for a while, or Redis was away, a lease later, so that those who hold its jobs can say so first.
+	// instance for a while, or Redis was away, a lease later, so that those who hold its jobs can say so first. Processes of
+	// different leases may serve an instance, while a deployment is under way.
 	Lease time.Duration
 	// DrainTimeout is for how long handlers go on undisturbed when Run's context has ended, by default 20 s. GraceTimeout is for
 	// how long they may take to return after their own context has ended then, by default 5 s.

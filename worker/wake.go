@@ -32,9 +32,13 @@ func (f *feed) wake() {
 
 // called is a wake for a reason that no other process was told. If other instances keep all slots busy, it is passed on.
 func (f *feed) called() {
+	f.pool.mu.Lock()
+	defer f.pool.mu.Unlock()
+	f.calledLocked()
+}
+
+func (f *feed) calledLocked() {
 	p := f.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	busy := len(p.idle) == 0 && f.looks == 0 && len(p.feeds) > 1 && p.stopped.IsZero()
 	f.stirLocked()
 	p.lookLocked()
@@ -44,16 +48,27 @@ func (f *feed) called() {
 	}
 }
 
-// expire is what the timer calls.
+// expire is what the timer calls. It may have been set to the time of a job that no other process knows of.
 func (f *feed) expire() {
 	f.pool.mu.Lock()
 	defer f.pool.mu.Unlock()
 	f.armed = time.Time{}
-	f.stirLocked()
-	f.pool.lookLocked()
+	f.calledLocked()
 }
 
 func (f *feed) stirLocked() { f.due, f.empty = true, false }
+
+// least is how many slots take part in a look that may be in vain. Where there are several instances some are left, in case that it
+// is not answered.
+func (p *pool) least() int {
+	if len(p.feeds) == 1 {
+		return minLook
+	}
+	return max(1, min(minLook, len(p.slots)/(len(p.feeds)+1)))
+}
+
+// open reports whether it makes sense to ask: it may have a job, and its requests are answered. Under pool.mu.
+func (f *feed) open() bool { return !f.empty && f.failing == 0 }
 
 // wake makes the pool look for the jobs of all its instances.
 func (p *pool) wake() {
@@ -71,10 +86,10 @@ func (p *pool) lookLocked() {
 	if len(p.idle) == 0 || !p.stopped.IsZero() {
 		return
 	}
-	ready := func(f *feed) bool { return f.due && f.looks == 0 && len(f.look) < f.ask }
+	ready := func(f *feed) bool { return f.due && f.looks == 0 && f.failing == 0 && len(f.look) < f.ask }
 	may := func(i int) bool {
-		// In a strict pool nobody is asked before it is known of those before him that they have nothing.
-		return ready(p.feeds[i]) || p.picker.strict && !p.feeds[i].empty
+		// In a strict pool nobody is asked before it is known of those before him that they have nothing, or can't be asked.
+		return ready(p.feeds[i]) || p.picker.strict && p.feeds[i].open()
 	}
 	for n := len(p.idle); n > 0; n-- {
 		i := p.picker.next(may)
@@ -102,7 +117,7 @@ func (p *pool) nextLocked(f *feed, s *slot) bool {
 	if len(p.feeds) == 1 {
 		return true
 	}
-	i := p.picker.next(func(i int) bool { return !p.feeds[i].empty })
+	i := p.picker.next(func(i int) bool { return p.feeds[i].open() })
 	switch {
 	case i < 0:
 		return false
@@ -117,7 +132,7 @@ func (p *pool) nextLocked(f *feed, s *slot) bool {
 func (p *pool) restLocked(s *slot) {
 	f := s.next
 	s.next = nil
-	if f == nil || f.empty || !p.stopped.IsZero() {
+	if f == nil || !f.open() || !p.stopped.IsZero() {
 		p.idle = append(p.idle, s)
 		return
 	}

@@ -246,3 +246,23 @@ func TestALostReplyToAClaimLosesNoJob(t *testing.T) {
 		r.stopWell()
 	})
 }
+
+func TestAJobStartsWithoutDelayAfterItsInstanceWasDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		f, starts := startTimes(nothing)
+		worker.Handle(r.sup, "x", f)
+		r.start()
+		settle(100 * time.Millisecond)
+		if err := r.st.DeleteInstance(t.Context(), "x", false); err != nil {
+			t.Fatal(err)
+		}
+		settle(100 * time.Millisecond)
+		at := time.Now()
+		r.enqueue("x", nil)
+		if d := (<-starts).Sub(at); d != 0 {
+			t.Errorf("the job started after %v, want at once", d)
+		}
+		r.stopWell()
+	})
+}

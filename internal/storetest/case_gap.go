@@ -12,7 +12,8 @@ import (
 // After an outage, or a jump of Redis' clock, nobody loses a lease that could not have been extended.
 func gapCases() []Case {
 	return named(afterAGapTheReaperWaitsALease, heartbeatsWithinTheGraceSaveTheirLeases, withoutAGapLeasesEndInTime,
-		afterTimeGoesBackLeasesEndALeaseLater, aLeaseNearlyOverGetsAnotherWhenTimeGoesBack, farDeadlinesAreCut, aFarDeadlineIsCutToALease, aGapHoldsUpNothingElse, theFirstPassIsNoGap)
+		afterTimeGoesBackLeasesEndALeaseLater, aLeaseNearlyOverGetsAnotherWhenTimeGoesBack, farDeadlinesAreCut, aFarDeadlineIsCutToALease, aGapHoldsUpNothingElse, theFirstPassIsNoGap,
+		aShorterLeaseElsewhereEndsNoLonger, aLongerLeaseThatNobodyHasAnyMoreIsForgotten)
 }
 
 const period = lease / 4
@@ -199,5 +200,70 @@ func theFirstPassIsNoGap(t *testing.T, e *Env) {
 	m := e.pass(t)
 	if len(m.Reaped) != 1 || m.Reaped[0].Job != l.Job.ID {
 		t.Errorf("the first pass: %+v", m)
+	}
+}
+
+// quick are the terms of a process that has a lease of 2 s, as after a deployment that makes it shorter.
+func (e *Env) quick() store.Terms {
+	terms := e.Terms()
+	terms.Process, terms.Lease, terms.Period = uuid.New(), 2*time.Second, time.Second/2
+	return terms
+}
+
+// While a deployment is under way processes with another lease look after the same instance. Whoever has a long one sends its
+// heartbeats accordingly, also when the other has reaped first, and after an outage.
+func aShorterLeaseElsewhereEndsNoLonger(t *testing.T, e *Env) {
+	quick := e.quick()
+	for _, outage := range []time.Duration{0, time.Hour} {
+		reap := func() {
+			t.Helper()
+			m, err := e.Runtime.Reap(t.Context(), quick)
+			must(t, err)
+			if len(m.Reaped) != 0 {
+				t.Errorf("after an outage of %v a lease of %v was ended by a process with one of %v", outage, lease, quick.Lease)
+			}
+		}
+		reap()
+		l := e.hold(t)
+		reap()
+		if until := e.Job(t, l.Job.ID).LeaseUntil.Sub(e.Now(t)); until < lease-2*time.Second {
+			t.Errorf("the lease was cut to %v", until)
+		}
+		e.pass(t)
+		e.Later(t, outage)
+		for range 10 {
+			for range 10 {
+				reap()
+				e.Later(t, period/10)
+			}
+			if v := e.beat(t, store.Beat{Lease: l})[0]; v != store.Held {
+				t.Fatalf("the heartbeat got %v", v)
+			}
+			e.pass(t)
+		}
+		e.end(t, l, store.Complete)
+	}
+}
+
+func aLongerLeaseThatNobodyHasAnyMoreIsForgotten(t *testing.T, e *Env) {
+	quick := e.quick()
+	reap := func() store.Maintained {
+		t.Helper()
+		m, err := e.Runtime.Reap(t.Context(), quick)
+		must(t, err)
+		return m
+	}
+	e.end(t, e.hold(t), store.Complete) // of the long lease
+	for range 5 * int(lease/quick.Period) {
+		reap()
+		e.Later(t, quick.Period)
+	}
+	reap()
+	e.one(t)
+	l := e.take(t, "with the short lease", quick, 1, 1).Leases[0]
+	e.Back(t, time.Hour)
+	reap()
+	if until := e.Job(t, l.Job.ID).LeaseUntil.Sub(e.Now(t)); until > quick.Lease {
+		t.Errorf("when time went back the lease was cut to %v, want %v", until, quick.Lease)
 	}
 }

@@ -14,7 +14,8 @@ import (
 func suspectCases() []Case {
 	return named(aJobOneCrashShortIsSuspect, aProcessRunsOneSuspectAtATime, aSuspectsEndMakesRoomForTheNext, aSuspectThatCrashesAgainIsDead,
 		suspectsAndOthersAreClaimedInOrder, aSuspectLeftBehindIsLookedForAgain, aSuspectIsTodoToEverybody, aRepeatedClaimOfASuspectIsTheSame,
-		oneCrashAllowedMakesNoSuspect)
+		oneCrashAllowedMakesNoSuspect, suspectsAreLeftToALaterRequestAndTold,
+		theEndOfAnotherLeaseMakesNoRoom)
 }
 
 // suspected returns n jobs that are suspects.
@@ -214,4 +215,47 @@ func oneCrashAllowedMakesNoSuspect(t *testing.T, e *Env) {
 		}
 		must(t, e.Store.Delete(t.Context(), id))
 	}
+}
+
+// A process that runs one of another instance asks for none, and has to know that there are some.
+func suspectsAreLeftToALaterRequestAndTold(t *testing.T, e *Env) {
+	want := func(what string, out store.Exchanged, jobs int, told bool) {
+		t.Helper()
+		if len(out.Leases) != jobs || out.Suspects != told || out.Next == 0 {
+			t.Errorf("%s: %d jobs, suspects %v, the next look after %v; want %d, %v, no look at once",
+				what, len(out.Leases), out.Suspects, out.Next, jobs, told)
+		}
+	}
+	calm := func(n int) store.Exchange { return store.Exchange{Claims: workers(n), NoSuspects: true} }
+	want("with none", e.Exchange(t, e.Terms(), calm(1)), 0, false)
+	ids := e.suspected(t, 2)
+	e.one(t)
+	want("with two", e.Exchange(t, e.Terms(), calm(3)), 1, true)
+	must(t, e.Store.Pause(t.Context(), instance))
+	want("paused", e.Exchange(t, e.Terms(), calm(3)), 0, false)
+	must(t, e.Store.Resume(t.Context(), instance))
+	out := e.Exchange(t, e.Terms(), store.Exchange{Claims: workers(3)})
+	want("with leave", out, 1, false)
+	wantIDs(t, "claimed", jobIDs(out.Leases), ids[:1])
+	want("while it runs", e.Exchange(t, e.Terms(), calm(3)), 0, false)
+	x := calm(3)
+	x.Finishes = []store.Finish{{Lease: out.Leases[0], Verb: store.Complete}}
+	want("with its end", e.Exchange(t, e.Terms(), x), 0, true)
+	e.Want(t, store.Todo, ids[1])
+}
+
+// A process that was frozen loses one lease before it can extend the other.
+func theEndOfAnotherLeaseMakesNoRoom(t *testing.T, e *Env) {
+	ids := e.suspected(t, 2)
+	runs := e.claimOne(t)
+	wantIDs(t, "claimed", []uuid.UUID{runs.Job.ID}, ids[:1])
+	lost := e.one(t)
+	e.claimOne(t)
+	e.Later(t, lease/2)
+	e.beat(t, store.Beat{Lease: runs})
+	e.Later(t, lease/2+time.Second)
+	if m := e.Reap(t); len(m.Reaped) != 1 || m.Reaped[0].Job != lost {
+		t.Fatalf("reaped %+v, want the other", m)
+	}
+	wantIDs(t, "while it runs one", jobIDs(e.take(t, "the same process", e.Terms(), 3, 1).Leases), []uuid.UUID{lost})
 }

@@ -14,7 +14,7 @@ func wakeCases() []Case {
 	return named(anEnqueueOfNWakesAtMostNWaiters, aDeadWaiterIsPassedOver, anEarlierDueTimeWakesOne, aRetryThatIsDueFirstWakesOne,
 		aPausedInstanceWakesNobodyAndResumeDoes, whateverMakesJobsClaimableWakes, aProcessThatLeavesPassesItsWakeUpOn,
 		aClaimThatComesBackFullDoesNotWait, aProcessThatReleasesWhilePausedIsWokenByResume, aNewlyWaitingProcessIsWokenOnlyByNewWork,
-		processesThatDiedWaitingAreForgotten)
+		processesThatDiedWaitingAreForgotten, aDeletedInstanceTellsThoseWhoWait, aWakeUpForWhatIsDueIsPassedOn)
 }
 
 // waiter is a process that has asked for work in vain and listens.
@@ -282,4 +282,36 @@ func processesThatDiedWaitingAreForgotten(t *testing.T, e *Env) {
 	if err != nil || len(left) != 1 || left[0] != e.Runtime.ProcessChannel(e.Process) {
 		t.Errorf("%q wait still, %v; want the living one", left, err)
 	}
+}
+
+// They are forgotten with it, and would not be woken by its next job.
+func aDeletedInstanceTellsThoseWhoWait(t *testing.T, e *Env) {
+	all := e.waiters(t, 3)
+	e.one(t)
+	e.wantWoken(t, "a job", all, 0)
+	id := e.one(t)
+	_, err := e.Runtime.Await(t.Context(), instance, id)
+	must(t, err)
+	end := e.listen(t, e.Runtime.EndedChannel(id))
+	e.wantWoken(t, "a job", all, 1)
+	must(t, e.Store.DeleteInstance(t.Context(), instance, false))
+	e.wantWoken(t, "the deletion", all, 2)
+	if m := end.hear(t, store.Ended); m.Job != id {
+		t.Errorf("the end of %s was told, want %s", m.Job, id)
+	}
+	e.ask(t, all[2].process)
+	e.one(t)
+	e.wantWoken(t, "the next job", all, 2)
+}
+
+// By who was to look then and is busy; whoever is told looks, and makes what is due todo.
+func aWakeUpForWhatIsDueIsPassedOn(t *testing.T, e *Env) {
+	all := e.waiters(t, 2)
+	e.Enqueue(t, store.NewJob{Delay: time.Second})
+	e.wantWoken(t, "the scheduled job", all, 0)
+	e.Exchange(t, e.Terms(), store.Exchange{})
+	e.wantWoken(t, "before its time", all)
+	e.Later(t, time.Second)
+	e.Exchange(t, e.Terms(), store.Exchange{})
+	e.wantWoken(t, "at its time", all, 1)
 }

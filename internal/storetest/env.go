@@ -141,7 +141,7 @@ func (e *Env) shift(t testing.TB, d time.Duration) {
 			e.shiftScores(t, key, by*16)
 		case "locks", "meta":
 			for field, v := range e.Raw.HGetAll(ctx, key).Val() {
-				if name == "meta" && !slices.Contains([]string{"reaped", "grace", "rate"}, field) || name == "locks" && v[0] != 'w' {
+				if name == "meta" && !slices.Contains([]string{"reaped", "grace", "rate", "leased"}, field) || name == "locks" && v[0] != 'w' {
 					continue
 				}
 				head := 0

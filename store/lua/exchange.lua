@@ -2,7 +2,8 @@
 -- KEYS: the instance's, the lane.
 -- ARGV: request number; lease ms; how many done and cancelled jobs are kept (-1: any number), how many dead ones; 1 if no
 --   done or cancelled job is kept, else 0; the process' channel, or '' if it is not to be woken; the limit on jobs doing at
---   once, 0 for none; the ms between two claims that the rate asks for, 0 for none; what follows a job's id in a lease of this
+--   once, 0 for none; the ms between two claims that the rate asks for, 0 for none; 1 if no suspect is to be
+--   claimed, else 0; what follows a job's id in a lease of this
 --   call: nonce and process; for each finish the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled;
 --   the number of workers; the workers, those that finish first, none of them twice; the leases that end; for each detail of a
 --   finish: its number, a letter, a value: S the score (t: the place; s: the delay in ms * 16 + 10 - priority), N the run from now
@@ -11,7 +12,7 @@
 --   once, -1 never); how many jobs were trimmed; the jobs whose deadline has passed; the time; for each worker that held a lease
 --   already: its number (finishes first), the lease, record, run, progress, error; of each job that was claimed, for the other
 --   workers that want one, in their order: id, record; for each of these that ran before, or whose place is not in its record:
---   its number among them, run, progress, error.
+--   its number among them, run, progress, error; 1 if there are suspects and the process runs none, else 0.
 
 local bad = foreign()
 if bad then return bad end
@@ -19,16 +20,17 @@ local number = tonumber(ARGV[1])
 local answer, old = said(number)
 if old then return old end
 local leaseFor, keep, keepDead, keepNone = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
-local me, most, pace, rest, letters = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
-local all, finishes = tonumber(ARGV[11]), #letters
+local me, most, pace, calm = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == '1'
+local rest, letters = ARGV[10], ARGV[11]
+local all, finishes = tonumber(ARGV[12]), #letters
 local now = clock()
 local stamp, deadline = whole(now), whole(now + leaseFor)
 
 -- Read the request.
-local names = { unpack(ARGV, 12, 11 + all) }
-local leases = { unpack(ARGV, 12 + all, 11 + all + finishes) }
+local names = { unpack(ARGV, 13, 12 + all) }
+local leases = { unpack(ARGV, 13 + all, 12 + all + finishes) }
 local extras = {} -- the details of a finish by their letters
-for at = 12 + all + finishes, #ARGV, 3 do
+for at = 13 + all + finishes, #ARGV, 3 do
   local i = tonumber(ARGV[at])
   extras[i] = extras[i] or {}
   extras[i][ARGV[at + 1]] = ARGV[at + 2]
@@ -38,7 +40,7 @@ local held = look('HMGET', workers, names)
 local process = sub(rest, 9)
 local probe = live[probes] and call('HGET', probes, process) -- the suspect that this process runs: worker, lease
 local busy = probe and call('HGET', workers, sub(probe, 1, 16)) == sub(probe, 17)
-local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate', 'knower')
+local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate', 'knower', 'lease')
 
 -- Give back what a worker holds already; the others that ask are free.
 local mine, got, before = {}, {}, {} -- parts of the reply
@@ -185,6 +187,9 @@ end
 -- what a late look has missed is made up for.
 local claimed, left, f = {}, 0, 0
 local room, turn = frees, 0
+if frees > 0 and leaseFor > (tonumber(notes[6] or 0) or 0) then -- no reaper with a shorter one may cut it
+  call('HSET', meta, 'lease', whole(leaseFor), 'leased', stamp)
+end
 if most > 0 then
   room = math.min(room, most - call('ZCARD', doing) + #ids)
   if notes[3] ~= ARGV[7] then call('HSET', meta, 'limit', ARGV[7]) end
@@ -206,7 +211,7 @@ if room > 0 and not notes[1] then
   local waits = call('ZRANGE', todo, 0, room - 1)
   local n, its = #waits, nil -- its: the suspect's place
   if live[suspects] then
-    local first = not busy and call('ZRANGE', suspects, 0, 0, 'WITHSCORES')
+    local first = not busy and not calm and call('ZRANGE', suspects, 0, 0, 'WITHSCORES')
     if first and first[1] and (n < room or tonumber(first[2]) < tonumber(call('ZSCORE', todo, waits[n]))) then
       if n == room then n = n - 1 end
       n = n + 1
@@ -312,17 +317,22 @@ end
 
 -- What is left, for others or for the next look.
 left = call('ZCARD', todo) - #claimed
+local spare = 0
 if live[suspects] then
-  local spare = call('ZCARD', suspects)
+  spare = call('ZCARD', suspects)
   if suspect and claimed[#claimed] == suspect then
     left = left + 1 -- it did not stand in todo
     spare = spare - 1
   end
-  if spare > 0 and not busy then left = left + 1 end -- another could be run here
+  if busy or notes[1] then spare = 0 end
+  if spare > 0 and not calm then left = left + 1 end -- another could be run here
 end
 if pace > 0 and f > 0 then
   turn = turn + f * pace
   call('HSET', meta, 'rate', format('%.3f', turn))
+end
+if all == 0 and call('ZCOUNT', scheduled, '-inf', whole(now * 16 + 15)) > 0 then
+  left = math.max(left, 1) -- a wake-up that is passed on may be for what is due
 end
 if not notes[1] and left > 0 then
   if most > 0 then left = math.min(left, most - call('ZCARD', doing) + #undone) end
@@ -383,4 +393,5 @@ elseif not notes[1] then
   wake(left, not short and me ~= '' and me or nil)
 end
 say(number, answer)
-return { 0, answer, again, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, now, mine, got, before }
+return { 0, answer, again, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, now, mine, got, before,
+  spare > 0 and 1 or 0 }

@@ -1,6 +1,7 @@
 -- Ends the leases that ran out, at most 1,000, and the jobs that wait past their deadline, and removes what retention no longer
 -- keeps. After a gap (no pass for over two periods, or time gone back: an outage, or a jump of the clock) no lease is ended
--- before those who hold one have had a whole lease's time to say so.
+-- before those who hold one have had a whole lease's time to say so. Processes may have leases of different lengths, while a
+-- deployment is under way: what counts here is the longest in use, which who has it notes with its claims and passes.
 -- KEYS: the instance's.
 -- ARGV: lease ms; ms between two passes, 0 if gaps do not matter; crashes in a row at which a job is dead; of done and cancelled jobs how many are kept (-1: any
 --   number) and for how many ms (-1: for ever); the same two of dead ones; the limit on jobs doing at once, 0 for none.
@@ -13,9 +14,15 @@ if bad then return bad end
 local leaseFor, period, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = clock()
 local stamp = whole(now)
-local notes = call('HMGET', meta, 'paused', 'reaped', 'grace')
+local notes = call('HMGET', meta, 'paused', 'reaped', 'grace', 'lease', 'leased')
 local paused, last, grace = notes[1], tonumber(notes[2] or 0) or 0, tonumber(notes[3] or 0) or 0
-if period > 0 and last > 0 and (now < last or now - last > 2 * period) then grace = now + leaseFor end
+local longest, noted = tonumber(notes[4] or 0) or 0, tonumber(notes[5] or 0) or 0
+local gap = now < last or (period > 0 and last > 0 and now - last > 2 * period)
+if gap or noted > now then noted = now end -- who has the longest could not say so
+-- Who has it notes so once a lease; when nobody has for four of them it is forgotten.
+if now - noted > (leaseFor >= longest and longest or 4 * longest) then longest, noted = 0, now end
+leaseFor = math.max(leaseFor, longest)
+if gap and period > 0 then grace = now + leaseFor end
 if grace > now + leaseFor then grace = now + leaseFor end -- time has gone back since
 local ids = {}
 if now >= grace then ids = call('ZRANGE', doing, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, 1000) end
@@ -48,7 +55,8 @@ for i = 1, #ids do
   local crashes, letter = run[2] + 1, 't'
   if held[i] and sub(held[i], 1, 16) == id then
     freed[#freed + 1] = names[i]
-    gaveUp[#gaveUp + 1] = sub(held[i], 25)
+    local process = sub(held[i], 25)
+    if live[probes] and call('HGET', probes, process) == names[i] .. held[i] then gaveUp[#gaveUp + 1] = process end
   end
   if asked[i] then
     letter = 'c'
@@ -113,6 +121,9 @@ local most = tonumber(ARGV[8])
 local claimable = (#toTodo + #toSuspects) / 2
 if most > 0 then claimable = math.min(call('ZCARD', todo) + call('ZCARD', suspects), most - call('ZCARD', doing) + #ids) end
 
+if notes[4] ~= whole(leaseFor) or notes[5] ~= whole(noted) then
+  call('HSET', meta, 'lease', whole(leaseFor), 'leased', whole(noted))
+end
 if period > 0 then call('HSET', meta, 'reaped', stamp, 'grace', whole(grace)) end
 mind(back, true)
 tell(over, wanted(over, now))
