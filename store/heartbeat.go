@@ -61,7 +61,7 @@ func (r *Runtime) Heartbeat(ctx context.Context, t Terms, beats []Beat, others [
 
 // Reap ends the leases that ran out, each once however many reap at the same time: the job is todo again at its old place, or dead
 // when it crashed t.MaxCrashes times in a row, or cancelled when that was requested. It also removes what t's
-// retention no longer keeps. At most 1,000 of each a call; Next is 0 while there is more.
+// retention no longer keeps. At most 200 of each a call, which Redis can do in a few milliseconds; Next is 0 while there is more.
 func (r *Runtime) Reap(ctx context.Context, t Terms) (Maintained, error) {
 	var m Maintained
 	err := r.s.do(ctx, "reaping", func() error {
