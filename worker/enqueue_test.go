@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"slices"
@@ -541,6 +542,55 @@ func TestManyKeepTheirOrderAndCostFewRequests(t *testing.T) {
 			if !sortedAlike(got[1:], want) {
 				t.Errorf("%s: %d jobs in another order, or others, than the %d requests", instance, len(got)-1, len(want))
 			}
+		}
+	})
+}
+
+// refusal is what Redis answers when it is full.
+type refusal struct{}
+
+func (refusal) Error() string { return "OOM command not allowed when used memory > 'maxmemory'." }
+func (refusal) RedisError()   {}
+
+// full is a server that carries out one script, whose reply is lost, and is full from then on.
+type full struct{ scripts int }
+
+func (f *full) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (f *full) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (f *full) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return next(ctx, cmd)
+		}
+		err := error(refusal{})
+		if f.scripts++; f.scripts == 1 {
+			_ = next(ctx, cmd)
+			err = io.EOF
+		}
+		cmd.SetErr(err)
+		return err
+	}
+}
+
+func TestARefusalAfterALostReplyDoesNotSayThatNothingWasAccepted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		c := r.client()
+		r.accepts(c, "mail", 1) // the server knows the script
+		server := &full{}
+		r.st.Runtime().Client().(*redis.Client).AddHook(server)
+		id, err := c.Enqueue(t.Context(), "mail", 2)
+		if !errors.Is(err, store.ErrServer) || !strings.Contains(fmt.Sprint(err), "whether it was accepted is not known") {
+			t.Errorf("%v; want ErrServer, and that the outcome is not known", err)
+		}
+		if id == uuid.Nil {
+			t.Error("no id to settle it with")
+		}
+		_, err = c.Enqueue(t.Context(), "mail", 3)
+		if !errors.Is(err, store.ErrServer) || strings.Contains(fmt.Sprint(err), "not known") {
+			t.Errorf("%v; want ErrServer alone: nothing was accepted", err)
 		}
 	})
 }

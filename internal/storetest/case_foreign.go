@@ -212,9 +212,14 @@ func aBrokenInstanceHarmsNoOther(t *testing.T, e *Env) {
 	if p, err := e.Store.List(ctx, store.Filter{Instance: instance}); err != nil || len(p.Jobs) != 1 {
 		t.Errorf("listed %d jobs, %v", len(p.Jobs), err)
 	}
+	all, err := e.Store.Stats(ctx)
+	e.wantKeyError(t, "counting all", err, e.Key("broken", "jobs"), "list", "hash")
+	if len(all) != 1 || all[0].Instance != instance || all[0].Doing != 1 {
+		t.Errorf("stats are %+v, want those of the other instance", all)
+	}
 	e.cancel(t, id)
 	// An id that is nowhere may be where we can't look: that is not "not found".
-	_, err := e.Store.Get(ctx, uuid.New())
+	_, err = e.Store.Get(ctx, uuid.New())
 	e.wantKeyError(t, "an unknown id", err, e.Key("broken", "jobs"), "list", "hash")
 	undo()
 	_, err = e.Store.Get(ctx, uuid.New())
