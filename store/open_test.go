@@ -73,6 +73,14 @@ func TestTheSetOfInstancesIsMadeAgainFromThoseInUse(t *testing.T) {
 	}
 }
 
+func TestAClientThatIsNilIsRefusedOfWhateverType(t *testing.T) {
+	for _, rdb := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
+		if st, err := store.Open(rdb, store.Options{}); !errors.Is(err, store.ErrInvalid) || st != nil {
+			t.Errorf("%T: %v, %v; want ErrInvalid", rdb, st, err)
+		}
+	}
+}
+
 func TestPrefixesKeepApart(t *testing.T) {
 	rdb := redistest.Shared(t).Client(t)
 	prefix := redistest.Prefix(t)
