@@ -3,6 +3,8 @@ package store_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -86,6 +88,69 @@ func TestTheRulesInTheDocsHaveEveryCommandOfTheScripts(t *testing.T) {
 			if want := "+" + strings.ToLower(m[1]+m[2]); !slices.Contains(rules, want) {
 				t.Errorf("%s uses %s", file, want)
 			}
+		}
+	}
+}
+
+// Who may use no channel hears of nothing, and loses nothing for it.
+func TestWithoutRightsToChannelsNothingIsLostAndWhoWaitsLooks(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	ctx := t.Context()
+	if err := admin.Do(ctx, "acl", "setuser", "mute", "reset", "on", ">secret", "~*", "+@all", "resetchannels").Err(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(server.Client(t, func(o *redis.Options) { o.Username, o.Password = "mute", "secret" }), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Each script that has somebody to tell: one waits for work, one for an end, one is to be told of a cancel.
+	rt, id := st.Runtime(), uuid.New()
+	terms := store.Terms{Instance: "x", Process: uuid.New(), Lease: 20 * time.Second, MaxCrashes: 3, Done: store.Retention{Count: 10}}
+	claim := func() []*store.Lease {
+		got, err := rt.Exchange(ctx, new(store.Lane), terms, store.Exchange{Claims: []uuid.UUID{uuid.New()}, Wait: true})
+		noError(t, "claiming", err)
+		return got.Leases
+	}
+	claim()
+	outcome, err := rt.Enqueue(ctx, new(store.Lane), "x", []store.NewJob{{ID: id, Payload: []byte("1")}})
+	noError(t, "enqueuing", errors.Join(append(outcome, err)...))
+	_, err = rt.Await(ctx, "x", id)
+	noError(t, "awaiting", err)
+	leases := claim()
+	if len(leases) != 1 {
+		t.Fatalf("%d were claimed, want 1", len(leases))
+	}
+	noError(t, "cancelling", st.Cancel(ctx, id))
+	got, err := rt.Exchange(ctx, new(store.Lane), terms, store.Exchange{Finishes: []store.Finish{{Lease: leases[0], Verb: store.Bury}}})
+	noError(t, "ending", err)
+	if len(got.Ended) != 1 || got.Ended[0] != store.Cancelled {
+		t.Errorf("it is %q, want cancelled", got.Ended)
+	}
+	if all, err := st.Workers(ctx, "x"); err != nil || len(all) != 0 {
+		t.Errorf("%d workers hold something, %v", len(all), err)
+	}
+
+	// The same with processes.
+	sup, err := worker.New(st, worker.Config{Logger: slog.New(slog.DiscardHandler)})
+	noError(t, "a supervisor", err)
+	worker.Handle(sup, "y", func(context.Context, int) error { return nil })
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- sup.Run(running) }()
+	defer func() {
+		stop()
+		noError(t, "running", <-ended)
+	}()
+	client := worker.NewClient(st, worker.ClientConfig{})
+	patient, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for range 3 {
+		id, err := client.Enqueue(patient, "y", 1)
+		noError(t, "enqueuing", err)
+		if j, err := client.Wait(patient, id); err != nil || j.State != store.Done {
+			t.Errorf("it is %s, %v; want done", j.State, err)
 		}
 	}
 }

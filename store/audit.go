@@ -10,6 +10,9 @@ import (
 // them right: such a job is dead, with the reason, unless it is doing or has ended. It returns those jobs, and where to
 // go on: the zero AuditCursor begins, and is returned at the end.
 func (r *Runtime) Audit(ctx context.Context, instance string, at AuditCursor) ([]uuid.UUID, AuditCursor, error) {
+	if err := ValidateInstance(instance); err != nil {
+		return nil, at, err
+	}
 	var moved []uuid.UUID
 	err := r.s.do(ctx, "auditing", func() error {
 		if at.next == "" {

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -10,8 +11,9 @@ import (
 const bulkStep = 200
 
 // RequeueAll requeues the jobs that f selects, in batches, and returns how many. f.State must be one of the ends, or empty for
-// dead ones. Those whose key of uniqueness another job has stay as they are. What ends while it goes
-// on is left, so that none is requeued twice. An error ends it; what was done until then stays done.
+// dead ones. Those whose key of uniqueness another job has stay as they are. What ends while it goes on is left, so that none is
+// requeued twice. An error ends it, but for a *KeyError, which is returned when the other instances are through; what was done until
+// then stays done.
 func (s *Store) RequeueAll(ctx context.Context, f Filter) (int, error) {
 	if f.State == "" {
 		f.State = Dead
@@ -40,7 +42,7 @@ func (s *Store) Purge(ctx context.Context, f Filter) (int, error) {
 	return s.all(ctx, "purging", f, remove)
 }
 
-// all makes a change to all jobs that a filter selects.
+// all makes a change to all jobs that a filter selects. An instance that a foreign key spoils is left out, and named in the error.
 func (s *Store) all(ctx context.Context, op string, f Filter, c change) (int, error) {
 	if f.Cursor != "" || f.Limit != 0 {
 		return 0, invalid("a change of many jobs takes no cursor and no limit")
@@ -50,16 +52,21 @@ func (s *Store) all(ctx context.Context, op string, f Filter, c change) (int, er
 		return 0, err
 	}
 	n := 0
+	var spoilt []error
 	for _, instance := range instances {
 		for _, set := range setsOf(f.State, c) {
 			m, err := s.sweep(ctx, op, instance, set, f, c)
 			n += m
+			if foreign(err) {
+				spoilt = append(spoilt, err)
+				break // it is the same with all of the instance's
+			}
 			if err != nil {
 				return n, err
 			}
 		}
 	}
-	return n, nil
+	return n, errors.Join(spoilt...)
 }
 
 // setsOf returns the numbers of the sets that a change goes through.

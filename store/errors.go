@@ -41,6 +41,12 @@ func (e *KeyError) Error() string {
 // Is makes errors.Is(err, ErrServer) true.
 func (e *KeyError) Is(target error) bool { return target == ErrServer }
 
+// foreign reports whether an error is that of a foreign key, which spoils one instance and no other.
+func foreign(err error) bool {
+	_, ok := errors.AsType[*KeyError](err)
+	return ok
+}
+
 // DuplicateError is the ErrDuplicate of a job whose key another one has.
 type DuplicateError struct{ Holder uuid.UUID }
 

@@ -29,6 +29,9 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 		return Exchanged{}, invalid("%d finishes and %d claims in one call; at most %d of each are allowed",
 			len(x.Finishes), len(x.Claims), MaxCall)
 	}
+	if err := ValidateInstance(t.Instance); err != nil {
+		return Exchanged{}, err
+	}
 	laneID, number := lane.request()
 	keep, none := t.Done.count(), 0
 	if t.Done == (Retention{}) {

@@ -15,6 +15,9 @@ func (r *Runtime) Heartbeat(ctx context.Context, t Terms, beats []Beat, others [
 	if n := len(beats) + len(others); n > MaxCall {
 		return nil, nil, invalid("%d workers in one heartbeat; at most %d are allowed", n, MaxCall)
 	}
+	if err := ValidateInstance(t.Instance); err != nil {
+		return nil, nil, err
+	}
 	args := make([]any, 0, 2+4*len(beats)+len(others))
 	args = append(args, t.Lease.Milliseconds(), len(beats))
 	for i := range beats {
@@ -61,9 +64,12 @@ func (r *Runtime) Heartbeat(ctx context.Context, t Terms, beats []Beat, others [
 
 // Reap ends the leases that ran out, each once however many reap at the same time: the job is todo again at its old place, or dead
 // when it crashed t.MaxCrashes times in a row, or cancelled when that was requested. It also removes what t's
-// retention no longer keeps. At most 1,000 of each a call; Next is 0 while there is more.
+// retention no longer keeps. At most 200 of each a call, which Redis can do in a few milliseconds; Next is 0 while there is more.
 func (r *Runtime) Reap(ctx context.Context, t Terms) (Maintained, error) {
 	var m Maintained
+	if err := ValidateInstance(t.Instance); err != nil {
+		return m, err
+	}
 	err := r.s.do(ctx, "reaping", func() error {
 		reply, err := r.s.run(ctx, scriptReap, r.s.instanceKeys(t.Instance),
 			t.Lease.Milliseconds(), t.Period.Milliseconds(), t.MaxCrashes, t.Done.count(), t.Done.age(), t.Dead.count(), t.Dead.age(), t.Limit)

@@ -47,6 +47,40 @@ func TestTheDefaultPrefixIsStint(t *testing.T) {
 	})
 }
 
+func TestTheSetOfInstancesIsMadeAgainFromThoseInUse(t *testing.T) {
+	for name, use := range map[string]func(t *testing.T, st *store.Store) error{
+		"enqueuing": func(t *testing.T, st *store.Store) error { return enqueue(st, t.Context()) },
+		"a process": func(t *testing.T, st *store.Store) error {
+			return st.Runtime().Announce(t.Context(), store.Process{ID: uuid.Max, Instances: []string{"mail"}}, time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st, err := store.OpenEmbedded(store.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer st.Close()
+				noError(t, name, use(t, st))
+				noError(t, "losing the set", st.Runtime().Client().Del(t.Context(), "stint:instances").Err())
+				time.Sleep(31 * time.Second)
+				noError(t, name, use(t, st))
+				if all, err := st.Instances(t.Context()); err != nil || !slices.Equal(all, []string{"mail"}) {
+					t.Errorf("the instances are %q, %v; want mail", all, err)
+				}
+			})
+		})
+	}
+}
+
+func TestAClientThatIsNilIsRefusedOfWhateverType(t *testing.T) {
+	for _, rdb := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
+		if st, err := store.Open(rdb, store.Options{}); !errors.Is(err, store.ErrInvalid) || st != nil {
+			t.Errorf("%T: %v, %v; want ErrInvalid", rdb, st, err)
+		}
+	}
+}
+
 func TestPrefixesKeepApart(t *testing.T) {
 	rdb := redistest.Shared(t).Client(t)
 	prefix := redistest.Prefix(t)

@@ -14,6 +14,11 @@ import (
 
 // Announce lists a process as alive for ttl. It is called again and again, with the same Process, for as long as it lives.
 func (r *Runtime) Announce(ctx context.Context, p Process, ttl time.Duration) error {
+	for _, instance := range p.Instances {
+		if err := ValidateInstance(instance); err != nil {
+			return err
+		}
+	}
 	about, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("announcing the process: %w", err)
@@ -68,7 +73,8 @@ func (s *Store) Processes(ctx context.Context) ([]Process, error) {
 	return all, err
 }
 
-// Workers returns the workers that hold a job, of one instance, or of all where instance is empty.
+// Workers returns the workers that hold a job, of one instance, or of all where instance is empty: then also those beside an instance
+// that a foreign key spoils, together with its *KeyError.
 func (s *Store) Workers(ctx context.Context, instance string) ([]Worker, error) {
 	instances := []string{instance}
 	if instance == "" {
@@ -81,14 +87,19 @@ func (s *Store) Workers(ctx context.Context, instance string) ([]Worker, error) 
 	}
 	var all []Worker
 	err := s.do(ctx, "listing workers", func() error {
+		var spoilt []error
 		for _, name := range instances {
 			some, err := s.workers(ctx, name)
+			if foreign(err) {
+				spoilt = append(spoilt, err)
+				continue
+			}
 			if err != nil {
 				return err
 			}
 			all = append(all, some...)
 		}
-		return nil
+		return errors.Join(spoilt...)
 	})
 	return all, err
 }
@@ -147,6 +158,9 @@ func (s *Store) since(ctx context.Context, keys []string, all []Worker) error {
 // Await notes for a minute that somebody waits for the job's end: it is announced on EndedChannel, and the job is kept for a
 // minute whatever the retention. It returns the state that the job is in now, or ErrNotFound.
 func (r *Runtime) Await(ctx context.Context, instance string, id uuid.UUID) (State, error) {
+	if err := ValidateInstance(instance); err != nil {
+		return "", err
+	}
 	var state State
 	err := r.s.do(ctx, "awaiting", func() error {
 		reply, err := r.s.run(ctx, scriptAwait, r.s.instanceKeys(instance), id[:])

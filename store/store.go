@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -60,7 +61,7 @@ const formatVersion = "1"
 // Open returns a Store over the caller's client, which may be a plain, a Sentinel or a Cluster one. It does no I/O: the
 // server is checked before the first command. Close never closes the client.
 func Open(rdb redis.UniversalClient, o Options) (*Store, error) {
-	if rdb == nil {
+	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("the Redis client is nil")
 	}
 	if o.Prefix == "" {

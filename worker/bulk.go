@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-
-	"github.com/stint-go/stint/store"
 )
 
 // Request is a job to be enqueued together with others: what Enqueue takes.
@@ -23,7 +21,7 @@ type Result struct {
 }
 
 // EnqueueMany gives many jobs to their instances, as [Client.Enqueue] does with one, at the cost of a request for every
-// 1,000 of an instance, or for every MiB. There may be any number; they are encoded and sent by and by, and a single
+// 250 of an instance, or for every MiB. There may be any number; they are encoded and sent by and by, and a single
 // Enqueue beside them does not wait for all of them.
 //
 // The results are in the order of reqs. Each job is accepted or not by itself, so that one that is invalid or exists already
@@ -32,7 +30,7 @@ type Result struct {
 // deadline, the rest is not sent; their results say so.
 //
 // Jobs of an instance and a priority get their places about in the order of reqs: in that order within a request, but two
-// requests are in flight at a time, so that neighbouring thousands may swap.
+// requests are in flight at a time, so that neighbouring requests may swap.
 func (c *Client) EnqueueMany(ctx context.Context, reqs []Request) ([]Result, error) {
 	if c.st == nil {
 		return nil, errNoStore
@@ -79,7 +77,7 @@ func (b *bulk) send(next int) int {
 	if b.stopped = b.ctx.Err(); b.stopped != nil {
 		return next
 	}
-	room := min(store.MaxCall, len(b.reqs)-next)
+	room := min(callItems, len(b.reqs)-next)
 	p := part{newCall(b.ctx, room), make([]int, 0, room)}
 	for weight := 0; next < len(b.reqs) && len(p.of) < room && weight < callWeight; next++ {
 		r := &b.reqs[next]

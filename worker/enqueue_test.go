@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint/internal/redistest"
@@ -517,8 +519,8 @@ func TestManyKeepTheirOrderAndCostFewRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sent := r.fault.Seen() - before; sent > 12 {
-			t.Errorf("%d requests for 6 parts of two instances, want one each", sent)
+		if sent := r.fault.Seen() - before; sent > 44 {
+			t.Errorf("%d requests for 22 parts of two instances, want one each", sent)
 		}
 		for _, instance := range []string{"images", "mail"} {
 			var want, got []uuid.UUID
@@ -544,6 +546,106 @@ func TestManyKeepTheirOrderAndCostFewRequests(t *testing.T) {
 	})
 }
 
+// refusal is what Redis answers when it is full.
+type refusal struct{}
+
+func (refusal) Error() string { return "OOM command not allowed when used memory > 'maxmemory'." }
+func (refusal) RedisError()   {}
+
+// full is a server that carries out one script, whose reply is lost, and is full from then on.
+type full struct{ scripts int }
+
+func (f *full) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (f *full) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (f *full) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return next(ctx, cmd)
+		}
+		err := error(refusal{})
+		if f.scripts++; f.scripts == 1 {
+			_ = next(ctx, cmd)
+			err = io.EOF
+		}
+		cmd.SetErr(err)
+		return err
+	}
+}
+
+func TestARefusalAfterALostReplyDoesNotSayThatNothingWasAccepted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		c := r.client()
+		r.accepts(c, "mail", 1) // the server knows the script
+		server := &full{}
+		r.st.Runtime().Client().(*redis.Client).AddHook(server)
+		id, err := c.Enqueue(t.Context(), "mail", 2)
+		if !errors.Is(err, store.ErrServer) || !strings.Contains(fmt.Sprint(err), "whether it was accepted is not known") {
+			t.Errorf("%v; want ErrServer, and that the outcome is not known", err)
+		}
+		if id == uuid.Nil {
+			t.Error("no id to settle it with")
+		}
+		_, err = c.Enqueue(t.Context(), "mail", 3)
+		if !errors.Is(err, store.ErrServer) || strings.Contains(fmt.Sprint(err), "not known") {
+			t.Errorf("%v; want ErrServer alone: nothing was accepted", err)
+		}
+	})
+}
+
+// largest notes how many arguments a request had at most.
+type largest struct{ args atomic.Int64 }
+
+func (l *largest) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l *largest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (l *largest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		for n := int64(len(cmd.Args())); ; {
+			if old := l.args.Load(); n <= old || l.args.CompareAndSwap(old, n) {
+				return next(ctx, cmd)
+			}
+		}
+	}
+}
+
+// Redis serves nobody else while it carries out a request.
+func TestNoRequestIsForMoreThan250JobsOrWorkers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var size largest
+		r.st.Runtime().Client().(*redis.Client).AddHook(&size)
+		most := func(what string) {
+			if got := size.args.Swap(0); got < 4*200 || got > 4*250+50 {
+				t.Errorf("%s: the largest request has %d arguments; a job or a worker has 4", what, got)
+			}
+		}
+		const n = 4000
+		if _, err := r.client().EnqueueMany(t.Context(), slices.Repeat([]worker.Request{{Instance: "images", Payload: none{}}}, n)); err != nil {
+			t.Fatal(err)
+		}
+		most("enqueuing many")
+		c := r.client()
+		var all sync.WaitGroup
+		for range n {
+			all.Go(func() { r.accepts(c, "images", none{}) })
+		}
+		all.Wait()
+		most("many enqueuing")
+		worker.Handle(r.sup, "images", func(context.Context, none) error { time.Sleep(time.Second); return nil }, worker.Concurrency(2000))
+		r.start()
+		settle(time.Minute)
+		most("working")
+		if s := r.stats("images"); s.Done != 2*n {
+			t.Errorf("stats are %+v, want %d done", s, 2*n)
+		}
+		r.stopWell()
+	})
+}
+
 // sortedAlike compares two orders; parts that travelled at the same time may have changed places.
 func sortedAlike(got, want []uuid.UUID) bool {
 	if len(got) != len(want) {
@@ -555,7 +657,7 @@ func sortedAlike(got, want []uuid.UUID) bool {
 	}
 	for i, id := range got {
 		p, ok := place[id]
-		if !ok || max(p-i, i-p) > 3000 {
+		if !ok || max(p-i, i-p) > 750 {
 			return false
 		}
 	}

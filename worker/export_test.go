@@ -1,5 +1,7 @@
 package worker
 
+import "github.com/stint-go/stint/store"
+
 // Picker is what decides which instance of a shared pool is asked next.
 type Picker struct{ picker }
 
@@ -14,3 +16,17 @@ func NewPicker(strict bool, weights ...int) *Picker {
 
 // Next picks one of those that may be picked, -1 if there is none.
 func (k *Picker) Next(may func(i int) bool) int { return k.next(may) }
+
+// HandedOver is an attempt that a worker was given and has not begun.
+type HandedOver struct{ attempt }
+
+// NewHandedOver returns one.
+func NewHandedOver() *HandedOver {
+	return &HandedOver{attempt{lease: &store.Lease{}}}
+}
+
+// Abandon is what Run does before it returns without the handler.
+func (h *HandedOver) Abandon() { h.abandon() }
+
+// Begin reports whether the handler may be called.
+func (h *HandedOver) Begin() bool { return h.begin("", 0) }

@@ -59,7 +59,7 @@ func newFeed(p *pool, reg *registration) *feed {
 		f.lanes[i].hope = make(chan struct{}, 1)
 	}
 	// With at most half of the slots in a request, one half works while the other one's request is on its way.
-	half := min((len(p.slots)+1)/2, store.MaxCall)
+	half := min((len(p.slots)+1)/2, callItems)
 	f.turns = batch.New(lanes, max(half, minLook), maxCall, turn.weight, f.flush)
 	f.timer = time.AfterFunc(time.Hour, f.expire)
 	f.timer.Stop()

@@ -336,3 +336,15 @@ func TestAnIdleSupervisorStopsWithinSecondsWhenRedisIsGone(t *testing.T) {
 		r.fault.Plug()
 	})
 }
+
+// The worker's goroutine may get a processor only when the time to stop is over.
+func TestAHandlerThatHasNotBegunWhenRunReturnsNeverDoes(t *testing.T) {
+	if !worker.NewHandedOver().Begin() {
+		t.Error("an attempt does not begin")
+	}
+	late := worker.NewHandedOver()
+	late.Abandon()
+	if late.Begin() {
+		t.Error("an attempt begins after Run has returned without it")
+	}
+}

@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -107,6 +108,49 @@ func TestAPanicIsAFailureWithItsStack(t *testing.T) {
 		var p *loop.PanicError
 		if !errors.As(r.began[0].Err, &p) || p.Value != "oops" || !strings.Contains(string(p.Stack), "loop_test.go") {
 			t.Errorf("reported %v, want the panic and where it was", r.began[0].Err)
+		}
+	})
+}
+
+func TestAGoexitIsAFailureAndTheLoopGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, passes, start := newReports(), 0, time.Now()
+		var again time.Duration
+		l := loop.Start(t.Context(), loop.Config{Outages: &r.Outages, Pass: func(context.Context) (time.Duration, error) {
+			switch passes++; passes {
+			case 1, 2:
+				runtime.Goexit()
+			case 3:
+				again = time.Since(start)
+			}
+			return time.Hour, nil
+		}})
+		time.Sleep(time.Minute)
+		l.Stop()
+		if passes != 3 || len(r.began) != 1 || len(r.ended) != 1 || r.Any() {
+			t.Fatalf("%d passes, began %v, ended %v; want 3, 1 and 1", passes, r.began, r.ended)
+		}
+		if !strings.Contains(r.began[0].Err.Error(), "Goexit") || r.ended[0].Failures != 2 {
+			t.Errorf("reported %v and %d failures, want the Goexit and 2", r.began[0].Err, r.ended[0].Failures)
+		}
+		if again < loop.MinPause { // half of the first pause and half of the second, at least
+			t.Errorf("the third pass came after %v: no pause in between", again)
+		}
+	})
+}
+
+func TestStopEndsALoopWhosePassExits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReports()
+		l := loop.Start(t.Context(), loop.Config{Outages: &r.Outages, Pass: func(ctx context.Context) (time.Duration, error) {
+			<-ctx.Done()
+			runtime.Goexit()
+			return 0, nil
+		}})
+		time.Sleep(time.Second)
+		l.Stop()
+		if r.Any() || len(r.began) != 0 {
+			t.Errorf("began %v, want none", r.began)
 		}
 	})
 }

@@ -120,7 +120,7 @@ func thousandsPastTheirDeadlineAreFoundInBoundedCalls(t *testing.T, e *Env) {
 		for _, id := range m.Expired {
 			got[id] = true
 		}
-		if len(m.Expired) > store.MaxCall || m.Missing != 0 || call > 5 {
+		if len(m.Expired) > reapStep || m.Missing != 0 || call > n/reapStep+1 {
 			t.Fatalf("call %d brought %d, %d are missing", call, len(m.Expired), m.Missing)
 		}
 		if m.Next != 0 {

@@ -212,9 +212,47 @@ func aBrokenInstanceHarmsNoOther(t *testing.T, e *Env) {
 	if p, err := e.Store.List(ctx, store.Filter{Instance: instance}); err != nil || len(p.Jobs) != 1 {
 		t.Errorf("listed %d jobs, %v", len(p.Jobs), err)
 	}
+	all, err := e.Store.Stats(ctx)
+	e.wantKeyError(t, "counting all", err, e.Key("broken", "jobs"), "list", "hash")
+	if len(all) != 1 || all[0].Instance != instance || all[0].Doing != 1 {
+		t.Errorf("stats are %+v, want those of the other instance", all)
+	}
+	// What is beside it is listed page by page, before it and behind it.
+	other := e.EnqueueTo(t, "an-other", newJobs(1)...)
+	var seen []uuid.UUID
+	named := 0
+	for f := (store.Filter{Limit: 1}); ; {
+		p, err := e.Store.List(ctx, f)
+		if err != nil {
+			named++
+			e.wantKeyError(t, "listing all", err, e.Key("broken", "jobs"), "list", "hash")
+		}
+		for _, j := range p.Jobs {
+			seen = append(seen, j.ID)
+		}
+		if f.Cursor = p.Next; f.Cursor == "" || len(seen) > 2 {
+			break
+		}
+	}
+	wantIDs(t, "listed", seen, []uuid.UUID{other[0], id})
+	if named != 1 {
+		t.Errorf("the key was named %d times, want once", named)
+	}
+	whole := e.spoil(t, e.Key("broken", "workers"), "list")
+	holding, err := e.Store.Workers(ctx, "")
+	e.wantKeyError(t, "workers of all", err, e.Key("broken", "workers"), "list", "hash")
+	if len(holding) != 1 {
+		t.Errorf("%d workers, want 1", len(holding))
+	}
+	whole()
+	n, err := e.Store.CancelAll(ctx, store.Filter{State: store.Doing})
+	e.wantKeyError(t, "cancelling all", err, e.Key("broken", "jobs"), "list", "hash")
+	if n != 1 {
+		t.Errorf("%d were cancelled, want 1", n)
+	}
 	e.cancel(t, id)
 	// An id that is nowhere may be where we can't look: that is not "not found".
-	_, err := e.Store.Get(ctx, uuid.New())
+	_, err = e.Store.Get(ctx, uuid.New())
 	e.wantKeyError(t, "an unknown id", err, e.Key("broken", "jobs"), "list", "hash")
 	undo()
 	_, err = e.Store.Get(ctx, uuid.New())

@@ -35,6 +35,21 @@ func badInstanceNamesAreRefused(t *testing.T, e *Env) {
 			wantErr(t, "validating", store.ValidateInstance(name), store.ErrInvalid)
 			_, err := e.Runtime.Enqueue(ctx, new(store.Lane), name, newJobs(1))
 			wantErr(t, "enqueuing", err, store.ErrInvalid)
+			terms := e.Terms()
+			terms.Instance = name
+			_, err = e.Runtime.Exchange(ctx, new(store.Lane), terms, store.Exchange{Claims: workers(1), Wait: true})
+			wantErr(t, "exchanging", err, store.ErrInvalid)
+			_, _, err = e.Runtime.Heartbeat(ctx, terms, nil, workers(1))
+			wantErr(t, "a heartbeat", err, store.ErrInvalid)
+			_, err = e.Runtime.Reap(ctx, terms)
+			wantErr(t, "reaping", err, store.ErrInvalid)
+			_, _, err = e.Runtime.Audit(ctx, name, store.AuditCursor{})
+			wantErr(t, "auditing", err, store.ErrInvalid)
+			_, err = e.Runtime.Await(ctx, name, uuid.New())
+			wantErr(t, "awaiting", err, store.ErrInvalid)
+			p := store.Process{ID: e.Process, Instances: []string{instance, name}}
+			wantErr(t, "announcing", e.Runtime.Announce(ctx, p, time.Minute), store.ErrInvalid)
+			wantErr(t, "deleting", e.Store.DeleteInstance(ctx, name, true), store.ErrInvalid)
 			wantErr(t, "pausing", e.Store.Pause(ctx, name), store.ErrInvalid)
 			wantErr(t, "resuming", e.Store.Resume(ctx, name), store.ErrInvalid)
 			if name != "" { // which means all of them

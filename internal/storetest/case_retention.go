@@ -206,14 +206,14 @@ func manyExpiredAtOnceAreTrimmedInBoundedCalls(t *testing.T, e *Env) {
 	total := 0
 	for call := 1; ; call++ {
 		m := e.Reap(t)
-		if got := m.Trimmed[store.Done]; got > store.MaxCall {
+		if got := m.Trimmed[store.Done]; got > reapStep {
 			t.Errorf("a call trimmed %d", got)
 		}
 		total += m.Trimmed[store.Done]
 		if m.Next != 0 {
 			break
 		}
-		if call > n/store.MaxCall+1 {
+		if call > n/reapStep+1 {
 			t.Fatalf("not over after %d calls", call)
 		}
 	}

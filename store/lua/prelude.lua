@@ -239,12 +239,12 @@ local function tell(ids, set)
   end
 end
 
--- The jobs that retention no longer keeps in an ending state, at most 1,000: those beyond count and those that ended
+-- The jobs that retention no longer keeps in an ending state, at most so many: those beyond count and those that ended
 -- age ms ago or earlier; -1 is no bound. A job that somebody waits for stays a minute.
-local function outlived(state, count, age, now)
+local function outlived(state, count, age, now, most)
   local over = count < 0 and 0 or call('ZCARD', state) - count
   if age >= 0 then over = math.max(over, call('ZCOUNT', state, '-inf', whole(now - age))) end
-  local ids = over > 0 and call('ZRANGE', state, 0, math.min(over, 1000) - 1) or {}
+  local ids = over > 0 and call('ZRANGE', state, 0, math.min(over, most) - 1) or {}
   local set = wanted(ids, now)
   if not set then return ids end
   local ended, gone = call('ZMSCORE', state, unpack(ids)), {}

@@ -1,7 +1,8 @@
--- Ends the leases that ran out, at most 1,000, and the jobs that wait past their deadline, and removes what retention no longer
--- keeps. After a gap (no pass for over two periods, or time gone back: an outage, or a jump of the clock) no lease is ended
--- before those who hold one have had a whole lease's time to say so. Processes may have leases of different lengths, while a
--- deployment is under way: what counts here is the longest in use, which who has it notes with its claims and passes.
+-- Ends the leases that ran out and the jobs that wait past their deadline, and removes what retention no longer keeps: at most
+-- 200 of each, since all of it can come together. After a gap (no pass for over two periods, or time gone back: an outage, or a
+-- jump of the clock) no lease is ended before those who hold one have had a whole lease's time to say so. Processes may have leases
+-- of different lengths, while a deployment is under way: what counts here is the longest in use, which who has it notes with its
+-- claims and passes.
 -- KEYS: the instance's.
 -- ARGV: lease ms; ms between two passes, 0 if gaps do not matter; crashes in a row at which a job is dead; of done and cancelled jobs how many are kept (-1: any
 --   number) and for how many ms (-1: for ever); the same two of dead ones; the limit on jobs doing at once, 0 for none.
@@ -12,6 +13,7 @@
 local bad = foreign()
 if bad then return bad end
 local leaseFor, period, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local STEP = 200
 local now = clock()
 local stamp = whole(now)
 local notes = call('HMGET', meta, 'paused', 'reaped', 'grace', 'lease', 'leased')
@@ -25,9 +27,9 @@ leaseFor = math.max(leaseFor, longest)
 if gap and period > 0 then grace = now + leaseFor end
 if grace > now + leaseFor then grace = now + leaseFor end -- time has gone back since
 local ids = {}
-if now >= grace then ids = call('ZRANGE', doing, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, 1000) end
-local far = call('ZRANGE', doing, '(' .. whole(now + leaseFor), '+inf', 'BYSCORE', 'LIMIT', 0, 1000)
-local expired = live[deadlines] and call('ZRANGE', deadlines, 1, stamp, 'BYSCORE', 'LIMIT', 0, 1000) or {}
+if now >= grace then ids = call('ZRANGE', doing, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, STEP) end
+local far = call('ZRANGE', doing, '(' .. whole(now + leaseFor), '+inf', 'BYSCORE', 'LIMIT', 0, STEP)
+local expired = live[deadlines] and call('ZRANGE', deadlines, 1, stamp, 'BYSCORE', 'LIMIT', 0, STEP) or {}
 local ranOf, asked = look('HMGET', runs, ids), look('ZMSCORE', cancels, ids)
 
 local names, parsed, lost = {}, {}, nil
@@ -110,12 +112,12 @@ add('ZADD', todo, toTodo)
 add('ZADD', suspects, toSuspects)
 add('ZADD', dead, toDead)
 add('ZADD', cancelled, toCancelled)
-local trimDone = outlived(done, tonumber(ARGV[4]), tonumber(ARGV[5]), now)
-local trimCancelled = outlived(cancelled, tonumber(ARGV[4]), tonumber(ARGV[5]), now)
-local trimDead = outlived(dead, tonumber(ARGV[6]), tonumber(ARGV[7]), now)
-local lapsed = call('ZRANGE', awaited, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, 1000)
-local silent = call('ZRANGE', waiting, '-inf', whole(now - 60000), 'BYSCORE', 'LIMIT', 0, 1000)
-local past = live[windows] and call('ZRANGE', windows, '-inf', stamp, 'BYSCORE', 'LIMIT', 0, 1000) or {}
+local trimDone = outlived(done, tonumber(ARGV[4]), tonumber(ARGV[5]), now, STEP)
+local trimCancelled = outlived(cancelled, tonumber(ARGV[4]), tonumber(ARGV[5]), now, STEP)
+local trimDead = outlived(dead, tonumber(ARGV[6]), tonumber(ARGV[7]), now, STEP)
+local lapsed = call('ZRANGE', awaited, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, STEP)
+local silent = call('ZRANGE', waiting, '-inf', whole(now - 60000), 'BYSCORE', 'LIMIT', 0, STEP)
+local past = live[windows] and call('ZRANGE', windows, '-inf', stamp, 'BYSCORE', 'LIMIT', 0, STEP) or {}
 local missing = call('HLEN', jobs) + #ids + #late - total()
 local most = tonumber(ARGV[8])
 local claimable = (#toTodo + #toSuspects) / 2
@@ -151,6 +153,6 @@ local next = -1
 if #after > 0 then next = math.max(0, math.min(tonumber(after[2]) - now, leaseFor) + 1) end
 if #ids == 0 and now < grace then next = math.max(next, grace - now) end
 for _, list in ipairs({ trimDone, trimCancelled, trimDead, lapsed, expired, past, far }) do
-  if #list >= 1000 then next = 0 end
+  if #list >= STEP then next = 0 end
 end
 return { 0, next, { #trimDone, #trimDead, #trimCancelled }, missing, report, late }
