@@ -222,7 +222,9 @@ func cancelAllCountsWhatRunsOnce(t *testing.T, e *Env) {
 func purgeLeavesNoTrace(t *testing.T, e *Env) {
 	const n = 2_500
 	e.dead(t, n, "one", "two")
-	kept := e.one(t)
+	late := unique(store.UniqueDone, "k")
+	late.Deadline = e.Now(t).Add(time.Hour)
+	kept := e.Enqueue(t, late)[0]
 	got, err := e.Store.Purge(t.Context(), store.Filter{Error: "one"})
 	wantN(t, "by error", got, n/2, err)
 	got, err = e.Store.Purge(t.Context(), store.Filter{State: store.Dead})
@@ -231,7 +233,7 @@ func purgeLeavesNoTrace(t *testing.T, e *Env) {
 		t.Errorf("stats are %+v", s)
 	}
 	must(t, e.Store.Delete(t.Context(), kept))
-	for _, key := range []string{"jobs", "errors", "dead", "todo", "progress", "results"} {
+	for _, key := range []string{"jobs", "errors", "dead", "todo", "progress", "results", "deadlines", "owners", "locks"} {
 		if n := e.Raw.Exists(t.Context(), e.Key(instance, key)).Val(); n != 0 {
 			t.Errorf("%s is left", key)
 		}
