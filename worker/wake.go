@@ -58,13 +58,10 @@ func (f *feed) expire() {
 
 func (f *feed) stirLocked() { f.due, f.empty = true, false }
 
-// least is how many slots take part in a look that may be in vain. Where there are several instances some are left, in case that it
-// is not answered.
+// least is how many slots take part in a look that may be in vain. Where there are several instances one is left for each other,
+// in case that it is not answered.
 func (p *pool) least() int {
-	if len(p.feeds) == 1 {
-		return minLook
-	}
-	return max(1, min(minLook, len(p.slots)/(len(p.feeds)+1)))
+	return max(1, min(minLook, len(p.slots)-len(p.feeds)+1))
 }
 
 // open reports whether it makes sense to ask: it may have a job, and its requests are answered. Under pool.mu.
