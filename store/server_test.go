@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -308,4 +309,23 @@ func TestStatsCostTheSameHoweverManyJobsThereAre(t *testing.T) {
 			t.Errorf("counting uses %s", name)
 		}
 	}
+}
+
+func TestACallHeedsItsDeadlineThoughTheServerIsFrozenWhereTheClientDoes(t *testing.T) {
+	server := redistest.Start(t)
+	st := open(t, server.Client(t, func(o *redis.Options) {
+		o.ReadTimeout, o.ContextTimeoutEnabled, o.MaxRetries = time.Minute, true, -1
+	}), redistest.Prefix(t))
+	job := oneJob()
+	outcome, err := st.Runtime().Enqueue(t.Context(), new(store.Lane), "mail", job)
+	noError(t, "enqueuing", errors.Join(append(outcome, err)...))
+	noError(t, "freezing", syscall.Kill(server.PID(), syscall.SIGSTOP))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err = st.Get(ctx, job[0].ID)
+	if took := time.Since(start); err == nil || took > 10*time.Second {
+		t.Errorf("after %v: %v; want an error at once", took, err)
+	}
+	noError(t, "going on", syscall.Kill(server.PID(), syscall.SIGCONT))
 }

@@ -60,6 +60,9 @@ const formatVersion = "1"
 
 // Open returns a Store over the caller's client, which may be a plain, a Sentinel or a Cluster one. It does no I/O: the
 // server is checked before the first command. Close never closes the client.
+//
+// When the context of a call ends while the server does not answer, the call returns when the client's ReadTimeout is over, unless the
+// client has ContextTimeoutEnabled set: then it heeds the deadline of a context. Package worker's Client returns at once either way.
 func Open(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("the Redis client is nil")

@@ -27,8 +27,9 @@ type ClientConfig struct {
 }
 
 // Client enqueues jobs, waits for them and cancels them. It is safe for concurrent use; one is enough for a process, and the more
-// goroutines share it the less each job costs: what is enqueued at the same time travels together. It needs no closing, and
-// no goroutine of its own outlives the calls.
+// goroutines share it the less each job costs: what is enqueued at the same time travels together. It needs no closing. A call
+// returns when its context ends; a request to a server that does not answer then goes on in the background, for as long as the Redis client's
+// ReadTimeout lets it.
 type Client struct {
 	st      *store.Store
 	cfg     ClientConfig
@@ -113,10 +114,12 @@ func (c *Client) tell(e Event) {
 
 // Cancel ends a job: at once when it waits, and by cancelling the context of its handler, with the cause ErrCancelled,
 // while it runs. That job is cancelled when the handler returns an error, or when its lease runs out, and done if the
-// handler returns nil all the same. ErrNotFound and ErrTerminal where there is nothing to cancel.
+// handler returns nil all the same. ErrNotFound and ErrTerminal where there is nothing to cancel. It returns as soon as ctx ends; then
+// the job may be cancelled all the same.
 func (c *Client) Cancel(ctx context.Context, id uuid.UUID) error {
 	if c.st == nil {
 		return errNoStore
 	}
-	return c.st.Cancel(ctx, id)
+	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, c.st.Cancel(ctx, id) })
+	return err
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"context"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -30,6 +31,28 @@ func guard(f func() error) error {
 		err = catch(f)
 	}()
 	return <-result
+}
+
+// within calls f, a call of the store, and returns as it does, or the error of ctx as soon as that ends: a call may hear of that only when
+// the Redis client's ReadTimeout is over. Then f goes on for so long, and what it returns is dropped.
+func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r := result{err: ErrGoexit} // unless f comes back
+		defer func() { done <- r }()
+		r.err = catch(func() (err error) { r.value, err = f(); return err })
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
 }
 
 // keeper is a goroutine that calls callbacks of the user's again and again and does not end when one of them calls

@@ -174,7 +174,7 @@ func TestWhatAnIdleWorkerHoldsWithoutKnowingIsGivenBack(t *testing.T) {
 		id := r.enqueue("x", nil)
 		r.claimAs(idle, "x", 4*time.Second)
 		r.wantState(id, store.Doing, 1, "")
-		settle(5 * time.Second)
+		settle(3500 * time.Millisecond) // the heartbeat that asks for such, before the next look for jobs
 		r.wantState(id, store.Done, 1, "")
 		if j := r.job(id); len(starts) != 2 || j.Crashes != 0 {
 			t.Errorf("%d attempts, %d crashes; want 2 and none", len(starts), j.Crashes)

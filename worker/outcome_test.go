@@ -329,3 +329,31 @@ func TestRequeuingAllTakesNothingTwice(t *testing.T) {
 		r.stopWell()
 	})
 }
+
+func TestTheDelaysOfJobsThatFailTogetherAreSpread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "x", returns(errBoom), worker.Retry(retry.Fixed(time.Minute)), worker.Concurrency(100))
+		r.start()
+		start := time.Now()
+		r.enqueueMany("x", 100)
+		settle(time.Second)
+		p, err := r.st.List(t.Context(), store.Filter{Instance: "x", State: store.Scheduled})
+		if err != nil || len(p.Jobs) != 100 {
+			t.Fatalf("%d are scheduled, %v; want 100", len(p.Jobs), err)
+		}
+		early, late := 0, 0
+		for _, j := range p.Jobs {
+			switch d := j.RunAt.Sub(start); {
+			case d < 40*time.Second:
+				early++
+			case d > 50*time.Second:
+				late++
+			}
+		}
+		if early < 10 || late < 10 { // a third each is to be expected
+			t.Errorf("%d are due within 40 s and %d after 50 s, of 100 between 30 s and a minute", early, late)
+		}
+		r.stopWell()
+	})
+}

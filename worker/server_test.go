@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -105,4 +106,45 @@ func TestAServerThatDoesNotAnswerDoesNotKeepRun(t *testing.T) {
 		t.Errorf("stopping took %v and Run returned %v, want some seconds and an error", took, err)
 	}
 	t.Logf("it took %v", took)
+}
+
+func TestACallOfTheClientReturnsWithItsContextThoughTheServerIsFrozen(t *testing.T) {
+	server := redistest.Start(t)
+	st, err := store.Open(server.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Minute }), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := worker.NewClient(st, worker.ClientConfig{})
+	id, err := c.Enqueue(t.Context(), "x", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1) // one that waits already
+	long, end := context.WithCancel(t.Context())
+	go func() { _, err := c.Wait(long, id); waited <- err }()
+	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Wait":    func(ctx context.Context) error { _, err := c.Wait(ctx, id); return err },
+		"Cancel":  func(ctx context.Context) error { return c.Cancel(ctx, id) },
+		"Enqueue": func(ctx context.Context) error { _, err := c.Enqueue(ctx, "x", 1); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want the context's error", name, err)
+		}
+		cancel()
+	}
+	end()
+	if err := <-waited; !errors.Is(err, context.Canceled) {
+		t.Errorf("the other Wait: %v, want the context's error", err)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("it took %v, want less than a second", took)
+	}
+	if err := syscall.Kill(server.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
 }

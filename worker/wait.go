@@ -78,7 +78,7 @@ func (w *wait) find() (err error) {
 	start := time.Now()
 	_, bounded := w.ctx.Deadline()
 	for try := 1; ; try++ {
-		if w.job, err = w.client.st.Get(w.ctx, w.id); err == nil {
+		if w.job, err = w.get(); err == nil {
 			return nil
 		}
 		switch {
@@ -90,12 +90,17 @@ func (w *wait) find() (err error) {
 	}
 }
 
+func (w *wait) get() (store.Job, error) {
+	return within(w.ctx, func() (store.Job, error) { return w.client.st.Get(w.ctx, w.id) })
+}
+
 // look renews the interest in the job's end and reads the job where it has moved. It reports whether the Wait is over.
 func (w *wait) look() (ended bool, err error) {
-	state, err := w.client.st.Runtime().Await(w.ctx, w.job.Instance, w.id)
+	instance := w.job.Instance
+	state, err := within(w.ctx, func() (store.State, error) { return w.client.st.Runtime().Await(w.ctx, instance, w.id) })
 	if err == nil && state != w.job.State {
 		var job store.Job
-		if job, err = w.client.st.Get(w.ctx, w.id); err == nil {
+		if job, err = w.get(); err == nil {
 			w.job = job
 		}
 	}

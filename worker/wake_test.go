@@ -1,13 +1,19 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
 )
 
@@ -263,6 +269,72 @@ func TestAJobStartsWithoutDelayAfterItsInstanceWasDeleted(t *testing.T) {
 		if d := (<-starts).Sub(at); d != 0 {
 			t.Errorf("the job started after %v, want at once", d)
 		}
+		r.stopWell()
+	})
+}
+
+// mute is a server that lets nobody subscribe.
+type mute struct{ net.Conn }
+
+func (m mute) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("subscribe")) {
+		_ = m.Close()
+		return 0, io.EOF
+	}
+	return m.Conn.Write(b)
+}
+
+func (mute) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (mute) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := next(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return mute{c}, nil
+	}
+}
+
+func TestAProcessThatCanNotSubscribeLooksEverySecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		r.st.Runtime().Client().(*redis.Client).AddHook(mute{})
+		f, starts := startTimes(nothing)
+		worker.Handle(r.sup, "x", f)
+		r.start()
+		settle(time.Minute)
+		for range 5 {
+			at := time.Now()
+			r.enqueue("x", nil)
+			if d := (<-starts).Sub(at); d > time.Second {
+				t.Errorf("started after %v, want 1s at most", d)
+			}
+			settle(7300 * time.Millisecond)
+		}
+		r.stopWell()
+	})
+}
+
+// A pool has other instances to serve while one can't be asked, and comes back to it.
+func TestAnInstanceOfASharedPoolIsAskedAgainSoonAfterItCouldNotBe(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{Pools: []worker.Pool{{Name: "both", Concurrency: 4}}})
+		worker.Handle(r.sup, "x", returns(nil), worker.In("both", 1))
+		worker.Handle(r.sup, "y", returns(nil), worker.In("both", 1))
+		id := r.enqueue("x", nil)
+		if err := r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		settle(22 * time.Second)
+		if err := r.st.Runtime().Client().Del(t.Context(), "stint:{x}:done").Err(); err != nil {
+			t.Fatal(err)
+		}
+		settle(1100 * time.Millisecond)
+		r.wantState(id, store.Done, 1, "")
 		r.stopWell()
 	})
 }

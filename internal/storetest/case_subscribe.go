@@ -1,17 +1,22 @@
 package storetest
 
 import (
+	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/store"
 )
 
 // A subscription outlives its connection.
 func subscribeCases() []Case {
-	return named(aSubscriptionHearsItsChannelsAlone, aSubscriptionComesBackAfterItsConnectionIsLost, closeEndsAReceive)
+	return named(aSubscriptionHearsItsChannelsAlone, aSubscriptionComesBackAfterItsConnectionIsLost, closeEndsAReceive,
+		aSubscriptionGivesUpAConnectionThatDoesNotAnswer)
 }
 
 func (e *Env) say(t *testing.T, channel, message string) {
@@ -90,5 +95,67 @@ func closeEndsAReceive(t *testing.T, e *Env) {
 	a.group.Wait() // it receives for an hour otherwise
 	if a.err == nil {
 		t.Error("a receive after Close is no error")
+	}
+}
+
+// hole is a connection that swallows what is sent, once its switch is on.
+type hole struct {
+	net.Conn
+	on *atomic.Bool
+}
+
+func (h hole) Write(b []byte) (int, error) {
+	if h.on.Load() {
+		return len(b), nil
+	}
+	return h.Conn.Write(b)
+}
+
+func aSubscriptionGivesUpAConnectionThatDoesNotAnswer(t *testing.T, e *Env) {
+	if !e.Fake {
+		return // it takes a quarter of a minute; outages_test.go has a real server behind a black hole
+	}
+	var on atomic.Bool
+	o := *e.Raw.Options()
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return hole{c, &on}, nil
+	}
+	rdb := redis.NewClient(&o)
+	defer rdb.Close()
+	st, err := store.Open(rdb, store.Options{Prefix: e.Prefix})
+	must(t, err)
+	channel := st.Runtime().ProcessChannel(e.Process)
+	sub := st.Runtime().Subscribe(channel)
+	defer sub.Close()
+	hear := func(d time.Duration) (subscribed, failed int) {
+		for end := time.Now().Add(d); time.Now().Before(end); {
+			switch m, err := sub.Receive(time.Second); {
+			case err != nil:
+				failed++
+			case m.Kind == store.Subscribed:
+				subscribed++
+			}
+		}
+		return subscribed, failed
+	}
+	if subscribed, failed := hear(5 * time.Minute); subscribed != 1 || failed != 0 {
+		t.Errorf("a quiet connection was given up %d times and made %d times", failed, subscribed)
+	}
+	on.Store(true)
+	if _, failed := hear(16 * time.Second); failed == 0 {
+		t.Error("a dead connection was not given up within 16 s")
+	}
+	on.Store(false)
+	if subscribed, _ := hear(16 * time.Second); subscribed == 0 {
+		t.Error("it is not subscribed again")
+	}
+	e.say(t, channel, "wake "+instance)
+	if m, err := sub.Receive(time.Second); err != nil || m.Kind != store.Wake || m.Instance != instance {
+		t.Errorf("heard %+v, %v; want to be woken", m, err)
 	}
 }

@@ -13,17 +13,19 @@ import (
 )
 
 // The model is what the store promises of one instance, in plain maps: no Redis, no scripts, no tokens. Its operations
-// (model_enqueue.go, model_exchange.go, model_lease.go, model_admin.go) take the server's time and return their answer as
+// (model_enqueue.go, model_unique.go, model_exchange.go, model_lease.go, model_admin.go) take the server's time and return their answer as
 // text, in the words (model_view.go) in which the machine that drives both (model_machine.go) also puts the store's.
 type model struct {
 	name       string
 	done, dead store.Retention
 	maxCrashes int
+	limit      int // on jobs doing at once; 0: none
 
 	jobs    map[uuid.UUID]*modelJob
 	held    map[uuid.UUID]modelHold // by worker
 	awaited map[uuid.UUID]int64     // by job, until when somebody waits for its end
 	lanes   map[int]modelLane
+	locks   map[string]modelLock // by key
 	paused  bool
 	seq     int64 // the last that was given out
 	claims  int   // so far; each has its number, which stands for its token
@@ -37,6 +39,7 @@ type modelJob struct {
 	priority int
 	payload  string
 	enqueued int64
+	unique   store.Unique
 
 	attempt, crashes            int
 	started                     int64
@@ -83,12 +86,13 @@ func newModel(name string, done, dead store.Retention, maxCrashes int) *model {
 	return &model{
 		name: name, done: done, dead: dead, maxCrashes: maxCrashes,
 		jobs: map[uuid.UUID]*modelJob{}, held: map[uuid.UUID]modelHold{}, awaited: map[uuid.UUID]int64{}, lanes: map[int]modelLane{},
+		locks: map[string]modelLock{},
 	}
 }
 
 func (m *model) clone() *model {
 	c := *m
-	c.held, c.awaited, c.lanes = maps.Clone(m.held), maps.Clone(m.awaited), maps.Clone(m.lanes)
+	c.held, c.awaited, c.lanes, c.locks = maps.Clone(m.held), maps.Clone(m.awaited), maps.Clone(m.lanes), maps.Clone(m.locks)
 	c.jobs = make(map[uuid.UUID]*modelJob, len(m.jobs))
 	for id, j := range m.jobs {
 		k := *j

@@ -19,6 +19,7 @@ func (m *model) cancel(now int64, id uuid.UUID) string {
 		j.cancelled = true
 	default:
 		j.state, j.at = store.Cancelled, now
+		m.close(j)
 	}
 	return "ok"
 }
@@ -30,6 +31,12 @@ func (m *model) requeue(now int64, id uuid.UUID) string {
 		return "not found"
 	case !j.state.Terminal():
 		return "state"
+	}
+	if j.unique.Mode != 0 && j.unique.Mode != store.UniqueWindow {
+		if other, taken := m.holder(now, j.unique.Key, id); taken {
+			return "duplicate of " + short(other)
+		}
+		m.lock(now, id, j.unique)
 	}
 	rank := 10 - j.priority
 	if j.record != recordIntact {
@@ -49,7 +56,7 @@ func (m *model) delete(id uuid.UUID) string {
 	case j.state == store.Doing:
 		return "state"
 	}
-	delete(m.jobs, id)
+	m.erase(j)
 	return "ok"
 }
 

@@ -114,6 +114,9 @@ func (d *driven) vandalised() bool {
 
 // nameOf puts an error into the model's words.
 func nameOf(t *rapid.T, err error) string {
+	if d, ok := errors.AsType[*store.DuplicateError](err); ok {
+		return "duplicate of " + short(d.Holder)
+	}
 	for _, known := range []struct {
 		err  error
 		name string

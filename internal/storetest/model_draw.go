@@ -26,6 +26,12 @@ func (m *machine) drawJob(t *rapid.T, d *driven) modelNewJob {
 		Payload:  []byte(rapid.SampledFrom([]string{`null`, `{"to":"a b"}`, `"` + strings.Repeat("x", 300) + `"`}).Draw(t, "payload")),
 		Priority: rapid.SampledFrom([]int{0, 0, 1, 5, 6, 10}).Draw(t, "priority"),
 	}}
+	if mode := rapid.SampledFrom(modelModes).Draw(t, "unique"); mode != 0 {
+		n.Unique = store.Unique{Mode: mode, Key: rapid.SampledFrom([]string{"k", "a key"}).Draw(t, "key")}
+		if mode == store.UniqueWindow {
+			n.Unique.Window = rapid.SampledFrom(m.rig.Times.Ages).Draw(t, "window")
+		}
+	}
 	switch rapid.IntRange(0, 9).Draw(t, "when") {
 	case 0, 1, 2:
 		n.Delay = rapid.SampledFrom(m.rig.Times.Delays).Draw(t, "delay")
@@ -40,6 +46,9 @@ func (m *machine) drawJob(t *rapid.T, d *driven) modelNewJob {
 	}
 	return n
 }
+
+// modelModes are drawn from: half of the jobs have no key.
+var modelModes = []store.UniqueMode{0, 0, 0, 0, store.UniqueClaimed, store.UniqueDone, store.UniqueTerminal, store.UniqueWindow}
 
 // drawnExchange is a request in both languages.
 type drawnExchange struct {

@@ -45,7 +45,13 @@ func (m *model) accept(now int64, n store.NewJob) string {
 	if m.jobs[n.ID] != nil {
 		return "exists"
 	}
-	j := &modelJob{id: n.ID, priority: n.Priority, payload: string(n.Payload), enqueued: now, at: now}
+	if n.Unique.Mode != 0 {
+		if other, taken := m.holder(now, n.Unique.Key, n.ID); taken {
+			return "duplicate of " + short(other)
+		}
+	}
+	m.lock(now, n.ID, n.Unique)
+	j := &modelJob{id: n.ID, priority: n.Priority, payload: string(n.Payload), enqueued: now, at: now, unique: n.Unique}
 	if j.priority == 0 {
 		j.priority = 5
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -67,7 +68,7 @@ func (m *model) exchange(now int64, r request, x modelExchange, got store.Exchan
 		leases = append(leases, claimed...)
 		if len(free) == 0 {
 			next = got.Next.Milliseconds()
-		} else if len(m.in(store.Todo)) > 0 {
+		} else if len(m.in(store.Todo)) > 0 && m.room() > 0 {
 			next = 0
 		}
 	}
@@ -115,8 +116,11 @@ func (m *model) finish(now int64, f modelFinish, added map[store.State]bool) str
 		j.place = modelPlace{rank: 10 - f.priority}
 	case store.Done, store.Cancelled:
 		if (m.done == store.Retention{}) && !m.wanted(j.id, now) {
-			delete(m.jobs, j.id)
+			m.erase(j)
 		}
+	}
+	if target.Terminal() {
+		m.close(j)
 	}
 	added[target] = true
 	return string(target)
@@ -132,7 +136,7 @@ func (m *model) claim(now int64, x modelExchange, free []uuid.UUID, got store.Ex
 	}
 	var leases []string
 	waits := m.in(store.Todo)
-	for _, j := range waits[:min(len(waits), len(free))] {
+	for _, j := range waits[:min(len(waits), len(free), m.room())] {
 		if j.record == recordDeleted || j.record == recordUnreadable {
 			m.quarantine(now, j)
 			added[store.Dead] = true
@@ -146,9 +150,18 @@ func (m *model) claim(now int64, x modelExchange, free []uuid.UUID, got store.Ex
 		m.held[w] = modelHold{m.claims, j.id, x.process}
 		j.state, j.at, j.started, j.worker = store.Doing, now+x.lease.Milliseconds(), now, w
 		j.attempt++
+		m.unlock(j, store.UniqueClaimed)
 		leases = append(leases, m.describeLease(w))
 	}
 	return leases, ""
+}
+
+// room is how many more jobs may be doing.
+func (m *model) room() int {
+	if m.limit == 0 {
+		return math.MaxInt
+	}
+	return max(0, m.limit-len(m.in(store.Doing)))
 }
 
 func (m *model) quarantine(now int64, j *modelJob) {
@@ -156,4 +169,5 @@ func (m *model) quarantine(now int64, j *modelJob) {
 	if j.record == recordDeleted {
 		j.record, j.priority, j.payload, j.enqueued, j.lastError = recordLost, 5, "", now, "the record is missing"
 	}
+	m.close(j)
 }

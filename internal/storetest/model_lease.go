@@ -61,6 +61,9 @@ func (m *model) reap(now int64) string {
 			j.state, j.at = store.Todo, 0
 		}
 		j.cancelled = false
+		if j.state.Terminal() {
+			m.close(j)
+		}
 		reaped = append(reaped, describeReaped(store.Reaped{Job: j.id, Worker: j.worker, Crashes: j.crashes, State: j.state}))
 	}
 	missing := int64(0)
@@ -103,7 +106,7 @@ func (m *model) trim(now int64, s store.State, keep store.Retention, nothing boo
 	trimmed := 0
 	for _, j := range all[:over] {
 		if !(m.wanted(j.id, now) && j.at > now-time.Minute.Milliseconds()) {
-			delete(m.jobs, j.id)
+			m.erase(j)
 			trimmed++
 		}
 	}

@@ -91,6 +91,7 @@ const modelLanes = 2 // for each of exchange and enqueue
 func (m *machine) newDriven(t *rapid.T, n int, name string) *driven {
 	d := &driven{model: newModel(name,
 		m.drawRetention(t, "keep of the done"), m.drawRetention(t, "keep of the dead"), rapid.SampledFrom([]int{1, 1000}).Draw(t, "max crashes"))} // so that none is suspect: the model knows of no suspects
+	d.model.limit = rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "limit")
 	for i := range 14 {
 		d.ids = append(d.ids, numbered('j', n, i))
 	}
@@ -119,7 +120,7 @@ var processes = []uuid.UUID{numbered('p', 0, 0), numbered('p', 0, 1)}
 
 func (m *machine) terms(d *driven, lease time.Duration, process int) store.Terms {
 	return store.Terms{Instance: d.model.name, Process: processes[process], Lease: lease, Done: d.model.done, Dead: d.model.dead,
-		MaxCrashes: d.model.maxCrashes}
+		MaxCrashes: d.model.maxCrashes, Limit: d.model.limit}
 }
 
 // now is the server's clock.

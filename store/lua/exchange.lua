@@ -348,7 +348,7 @@ if cut or (left > 0 and asking > 0 and not notes[1]) then again = 0 end
 -- Keep within the bounds of retention.
 local function bound(state, added, count)
   if #added == 0 or count < 0 then return {} end
-  local ids = outlived(state, count, -1, now, 1000)
+  local ids = outlived(state, count, -1, now, #added / 2 + 200)
   for i = 1, #ids do erased[#erased + 1] = ids[i] end
   return ids
 end
