@@ -163,7 +163,7 @@ if special then mind(resting, true) end
 -- Make due jobs todo, at most 1,000, and find out when the next is due.
 local again, promoted, soonest = repeated and 0 or -1, {}, nil
 if asking > 0 and not repeated and not notes[1] then
-  local first = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+  local first = live[scheduled] and call('ZRANGE', scheduled, 0, 0, 'WITHSCORES') or {}
   local limit = now * 16 + 15
   if #first > 0 and tonumber(first[2]) <= limit then
     local due = call('ZRANGE', scheduled, '-inf', whole(limit), 'BYSCORE', 'LIMIT', 0, 1000, 'WITHSCORES')
@@ -185,7 +185,7 @@ end
 
 -- How many may be claimed: by the limit, and by the rate, whose notion of the next claim's time may lag 100 ms behind, so that
 -- what a late look has missed is made up for.
-local claimed, left, f = {}, 0, 0
+local taken, left, f = 0, 0, 0 -- jobs taken from todo and suspects, left there, given to the free
 local room, turn = frees, 0
 if frees > 0 and leaseFor > (tonumber(notes[6] or 0) or 0) then -- no reaper with a shorter one may cut it
   call('HSET', meta, 'lease', whole(leaseFor), 'leased', stamp)
@@ -268,11 +268,11 @@ if room > 0 and not notes[1] then
           before[n + 1], before[n + 2], before[n + 3], before[n + 4] = f + 1, run, p[r], e[r]
         end
         f = f + 1
-        local at, worker = 2 * f, free[f]
-        got[at - 1], got[at] = id, record
-        runsOf[at - 1], runsOf[at] = id, run
-        mapped[at - 1], mapped[at] = worker, id .. rest
-        doings[at - 1], doings[at] = deadline, id
+        local at, after, worker = 2 * f - 1, 2 * f, free[f]
+        got[at], got[after] = id, record
+        runsOf[at], runsOf[after] = id, run
+        mapped[at], mapped[after] = worker, id .. rest
+        doings[at], doings[after] = deadline, id
         if special then unlocks[#unlocks + 1] = id end
         if id == suspect then
           call('HSET', probes, process, worker .. id .. rest)
@@ -284,10 +284,11 @@ if room > 0 and not notes[1] then
         if not record then put(stubs, id, stub(now)) end
         if live[awaited] then over[#over + 1] = id end
       end
-      claimed[off + k] = id
+      taken = off + k
     end
     from = to + 1
   end
+  if waits[taken] ~= suspect then suspect = nil end -- it stands last, and was not reached
   add('HSET', jobs, stubs)
   add('HSET', errors, reasons)
   add('ZADD', dead, buried)
@@ -316,14 +317,12 @@ if #into.t + #into.s > 0 then
 end
 
 -- What is left, for others or for the next look.
-left = call('ZCARD', todo) - #claimed
+if suspect then taken = taken - 1 end -- of todo, from now on: it did not stand there
+left = call('ZCARD', todo) - taken
 local spare = 0
 if live[suspects] then
   spare = call('ZCARD', suspects)
-  if suspect and claimed[#claimed] == suspect then
-    left = left + 1 -- it did not stand in todo
-    spare = spare - 1
-  end
+  if suspect then spare = spare - 1 end
   if busy or notes[1] then spare = 0 end
   if spare > 0 and not calm then left = left + 1 end -- another could be run here
 end
@@ -358,12 +357,8 @@ local trimmedCancelled = bound(cancelled, into.c, keep)
 -- Remove.
 for k = f + 1, frees do idle[#idle + 1] = free[k] end
 drop('ZREM', scheduled, promoted)
-local first = #claimed -- of todo, that is; a suspect does not stand there
-if suspect and claimed[first] == suspect then
-  first = first - 1
-  drop('ZREM', suspects, { suspect })
-end
-if first > 0 then call('ZREMRANGEBYRANK', todo, 0, first - 1) end
+if suspect then drop('ZREM', suspects, { suspect }) end
+if taken > 0 then call('ZREMRANGEBYRANK', todo, 0, taken - 1) end
 if probe and not busy then drop('HDEL', probes, { process }) end
 drop('ZREM', doing, undone)
 drop('HDEL', workers, idle)
