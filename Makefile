@@ -12,7 +12,7 @@ SOAKTIMEOUT ?= 1h
 TOOL = $(GO) -C internal/tools tool -n
 
 .DEFAULT_GOAL := help
-.PHONY: help test soak cover lint fmt vet staticcheck imports shellcheck vulncheck tools
+.PHONY: help test soak cover bench lint fmt vet staticcheck imports shellcheck vulncheck tools
 
 help: ## this list
 	@echo "usage: make TARGET [PKG=./store]"
@@ -28,6 +28,9 @@ soak: tools ## the tests at full length and with their real bounds on time, one 
 cover: tools ## the same without the race detector; writes the coverage to cover.out and prints the total
 	STINT_REQUIRE_REDIS=1 $(GO) test -count=1 -timeout $(TIMEOUT) -coverpkg=./... -coverprofile=cover.out $(PKG)
 	@$(GO) tool cover -func=cover.out | tail -n 1
+
+bench: tools ## this library beside its peers, on a redis-server of its own; prints a table, writes bench/results.json; ROUNDS=1 is quick
+	cd bench && $(GO) run .
 
 lint: fmt vet staticcheck imports shellcheck vulncheck ## everything below; tests nothing
 
