@@ -9,15 +9,13 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-const (
-	queue    = "bench"
-	taskType = "bench"
-)
+const taskType = "bench"
 
 // peer is asynq, with its defaults but for what the fields say, and silent.
 type peer struct {
 	at       site
 	client   *asynq.Client
+	name     string        // the queue
 	keep     time.Duration // how long what is done is kept; its default is not at all
 	interval time.Duration // TaskCheckInterval
 	idle     int           // queues without jobs that are served as well
@@ -26,7 +24,7 @@ type peer struct {
 // peerWith returns a way to open it in a configuration.
 func peerWith(edit func(*peer)) func(site) (side, error) {
 	return func(at site) (side, error) {
-		p := &peer{at: at, client: asynq.NewClientFromRedisClient(at.near)}
+		p := &peer{at: at, name: at.name, client: asynq.NewClientFromRedisClient(at.near)}
 		if edit != nil {
 			edit(p)
 		}
@@ -63,7 +61,7 @@ func produce(goroutines, first, n int, f func(i int) error) error {
 }
 
 func (p *peer) enqueue(ctx context.Context, payload []byte, due time.Time) error {
-	opts := []asynq.Option{asynq.Queue(queue)}
+	opts := []asynq.Option{asynq.Queue(p.name)}
 	if p.keep > 0 {
 		opts = append(opts, asynq.Retention(p.keep))
 	}
@@ -75,7 +73,7 @@ func (p *peer) enqueue(ctx context.Context, payload []byte, due time.Time) error
 }
 
 func (p *peer) work(workers int, handle func([]byte)) (func() error, error) {
-	queues := map[string]int{queue: 1}
+	queues := map[string]int{p.name: 1}
 	for i := range p.idle {
 		queues[fmt.Sprintf("idle-%d", i)] = 1
 	}
@@ -87,7 +85,7 @@ func (p *peer) work(workers int, handle func([]byte)) (func() error, error) {
 }
 
 func (p *peer) left(context.Context) (int, error) {
-	q, err := asynq.NewInspectorFromRedisClient(p.at.near).GetQueueInfo(queue)
+	q, err := asynq.NewInspectorFromRedisClient(p.at.near).GetQueueInfo(p.name)
 	if err != nil {
 		return 0, err
 	}

@@ -70,7 +70,7 @@ func (b *bench) server(ctx context.Context, aof bool) (*server, error) {
 	return s, err
 }
 
-// site is where a side works on a server. Its far client is the caller's to close; both have the options that
+// site is where a side works on a server. Its far client is the caller's to close. Both have the options that
 // everybody has who sets none.
 func (b *bench) site(ctx context.Context, srv *server, delay time.Duration, lines *wire) (site, error) {
 	o := &redis.Options{Addr: srv.addr}
@@ -84,10 +84,10 @@ func (b *bench) site(ctx context.Context, srv *server, delay time.Duration, line
 	if lines != nil {
 		o.Dialer = lines.dial
 	}
-	return site{near: srv.client, far: redis.NewClient(o)}, nil
+	return site{srv.client, redis.NewClient(o), queueName}, nil
 }
 
-// proxy returns the address of a process that stands before a server and delays what it says.
+// proxy returns the address of a process that stands before a server and delays what is said to it.
 func (b *bench) proxy(ctx context.Context, to string, delay time.Duration) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

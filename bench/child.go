@@ -17,6 +17,7 @@ const childEnv = "STINT_BENCH_CHILD"
 // ends with its input.
 var children = map[string]func(args []string) error{
 	"proxy": proxyChild,
+	"hold":  holdChild,
 }
 
 // child is a process of this program's own.

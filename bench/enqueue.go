@@ -22,7 +22,7 @@ func (f filling) run(ctx context.Context, b *bench, v variant) (sample, error) {
 	if err := srv.flush(ctx); err != nil {
 		return nil, err
 	}
-	sd, err := v.open(site{near: srv.client, far: srv.client})
+	sd, err := v.open(site{srv.client, srv.client, queueName})
 	if err != nil {
 		return nil, err
 	}

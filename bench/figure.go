@@ -26,8 +26,16 @@ func percentile(name string, p float64) value {
 // worst is the greatest of all.
 func worst(name string) value { return percentile(name, 100) }
 
-// least is the smallest.
-func least(name string) value { return percentile(name, 0) }
+// total is the sum; it is 0 where there is nothing to sum.
+func total(name string) value {
+	return func(all []sample) (figure, bool) {
+		sum := 0.0
+		for _, x := range each(all, name) {
+			sum += x
+		}
+		return figure{sum, sum, sum}, len(all) > 0
+	}
+}
 
 func each(all []sample, name string) (v []float64) {
 	for _, s := range all {
@@ -66,11 +74,6 @@ func atMostTimes(n float64) budget {
 // atMost: at most n, whatever the peer has.
 func atMost(n float64) budget {
 	return budget{fmt.Sprintf("<= %v", n), func(ours, _ float64) bool { return ours <= n }}
-}
-
-// atLeast: at least n.
-func atLeast(n float64) budget {
-	return budget{fmt.Sprintf(">= %v", n), func(ours, _ float64) bool { return ours >= n }}
 }
 
 // round writes a number with three digits that count.

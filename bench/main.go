@@ -21,6 +21,7 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -50,6 +51,7 @@ func run() error {
 	only := flag.String("only", "", "a regular expression for the trials or measures to take")
 	sides := flag.String("sides", "", "a regular expression for the variants to run")
 	out := flag.String("out", "results.json", "where the results are written")
+	docs := flag.String("docs", "", "where performance.md and the plots are that get the results (default ../docs, if everything is measured at full length)")
 	seconds := flag.Float64("seconds", 0, "about how long a round of processing is (default 2, or 1 if there are less than 5 rounds)")
 	list := flag.Bool("list", false, "list trials and measures, and do nothing")
 	commands := flag.Bool("commands", false, "say after each round what Redis spent its time with")
@@ -95,14 +97,19 @@ func run() error {
 	defer cancel()
 	ctx, cancel = context.WithTimeout(ctx, maxRun)
 	defer cancel()
-	return b.all(ctx, wanted, *out)
+	if *docs == "" && !b.quick && *only == "" && *sides == "" {
+		*docs = "../docs"
+	}
+	return b.all(ctx, wanted, *out, *docs)
 }
 
 // all takes the measures that are wanted and reports them.
-func (b *bench) all(ctx context.Context, wanted *regexp.Regexp, out string) error {
-	if err := b.introduce(ctx); err != nil {
+func (b *bench) all(ctx context.Context, wanted *regexp.Regexp, out, docs string) error {
+	setting, err := b.setting(ctx)
+	if err != nil {
 		return err
 	}
+	fmt.Fprintln(b.log, setting)
 	var taken []measure
 	due := map[*trial]bool{}
 	for _, m := range measures {
@@ -110,10 +117,8 @@ func (b *bench) all(ctx context.Context, wanted *regexp.Regexp, out string) erro
 			taken, due[m.from] = append(taken, m), true
 		}
 	}
-	for _, t := range trials {
-		if due[t] {
-			b.conduct(ctx, t)
-		}
+	if err := b.conductAll(ctx, due); err != nil {
+		return err
 	}
 	rows := []row{b.faultRow("lost"), b.faultRow("doubled")}
 	for _, m := range taken {
@@ -121,6 +126,11 @@ func (b *bench) all(ctx context.Context, wanted *regexp.Regexp, out string) erro
 	}
 	fmt.Fprintln(b.log)
 	print(b.log, rows)
+	if docs != "" {
+		if err := b.document(docs, setting, rows); err != nil {
+			return err
+		}
+	}
 	return b.conclude(rows, out)
 }
 
@@ -148,25 +158,29 @@ func (b *bench) conclude(rows []row, out string) error {
 	return nil
 }
 
-// introduce says what is measured, and on what.
-func (b *bench) introduce(ctx context.Context) error {
+// setting says what is measured, and on what.
+func (b *bench) setting(ctx context.Context) (string, error) {
 	srv, err := b.server(ctx, false)
 	if err != nil {
-		return err
+		return "", err
 	}
 	info, err := srv.info(ctx, "server")
 	if err != nil {
-		return err
+		return "", err
 	}
-	fmt.Fprintf(b.log, "%s %s/%s, %d CPUs; Redis %s", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), info["redis_version"])
+	parts := []string{
+		fmt.Sprintf("%s %s/%s on %d CPUs", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
+		"Redis " + info["redis_version"],
+	}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range build.Deps {
-			switch d.Path {
-			case "github.com/hibiken/asynq", "github.com/redis/go-redis/v9":
-				fmt.Fprintf(b.log, "; %s %s", d.Path, d.Version)
+			if name, ok := compared[d.Path]; ok {
+				parts = append(parts, name+" "+d.Version)
 			}
 		}
 	}
-	fmt.Fprintf(b.log, "; rounds: %d\n", b.rounds)
-	return nil
+	return strings.Join(append(parts, fmt.Sprintf("%d rounds", b.rounds), time.Now().UTC().Format(time.DateOnly)), ", "), nil
 }
+
+// compared are the modules whose versions matter.
+var compared = map[string]string{"github.com/hibiken/asynq": "asynq", "github.com/redis/go-redis/v9": "go-redis"}

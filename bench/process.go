@@ -10,23 +10,30 @@ import (
 
 // load is a queue that was filled before workers are let loose on it.
 type load struct {
-	workers int            // 0: 100
-	delay   time.Duration  // added to each round trip of the workers
-	aof     bool           // appendonly yes, appendfsync everysec
-	counted bool           // count commands and round trips on the wire, which costs time
-	waiting int            // so many jobs wait at first, and only some of them are run; 0: all are
-	rate    map[system]int // about how many jobs a second, if far from what is usual
+	workers int           // 0: 100
+	delay   time.Duration // added to each round trip of the workers
+	counted bool          // count commands and round trips on the wire, which costs time
+	waiting int           // so many jobs wait at first, and only some of them are run; 0: all are
+	rate    rates         // about how many jobs a second, if far from what is usual
 }
+
+// rates are about how many jobs a second there are.
+type rates map[system]int
 
 // Bounds of the jobs in a round.
 const (
 	minJobs = 300
 	maxJobs = 600_000
+
+	maxQuick = 100_000 // that wait in a quick run
 )
 
 // run fills the queue, starts the workers and looks at what the jobs cost after the first ones, when everything is warm.
 func (l load) run(ctx context.Context, b *bench, v variant) (sample, error) {
-	srv, err := b.server(ctx, l.aof)
+	if b.quick && l.waiting > maxQuick {
+		return nil, nil
+	}
+	srv, err := b.server(ctx, v.aof)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +56,8 @@ func (l load) run(ctx context.Context, b *bench, v variant) (sample, error) {
 	defer sd.close()
 	jobs, warm := l.jobs(b, v)
 	total := max(jobs, l.waiting)
-	if err := sd.fill(ctx, 0, total); err != nil {
+	memory, err := fillAndWeigh(ctx, srv, sd, total)
+	if err != nil {
 		return nil, fmt.Errorf("filling: %w", err)
 	}
 	workers := l.workers
@@ -75,11 +83,25 @@ func (l load) run(ctx context.Context, b *bench, v variant) (sample, error) {
 	} else {
 		b.remember(l, v, s["jobs/s"][0])
 	}
+	s["memory B"] = []float64{memory}
 	maps.Copy(s, t.verdict(left))
 	if b.commands {
 		b.tellCommands(ctx, srv, v, t.jobs())
 	}
 	return s, err
+}
+
+// fillAndWeigh fills the queue and returns the memory that the server takes for a waiting job.
+func fillAndWeigh(ctx context.Context, srv *server, sd side, n int) (float64, error) {
+	before, err := srv.memory(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := sd.fill(ctx, 0, n); err != nil {
+		return 0, err
+	}
+	after, err := srv.memory(ctx)
+	return (after - before) / float64(n), err
 }
 
 // jobs is how many make up a round, by the rate of the last one, and how many of them are to warm up.

@@ -20,14 +20,12 @@ type row struct {
 	Budget *string  `json:"budget"`
 	OK     *bool    `json:"ok"` // null without a budget
 
-	against    string
 	ours, peer figure
-	ranged     bool
 }
 
 // take reads a measure off what its trial brought.
 func (b *bench) take(m measure) row {
-	r := row{Name: m.name, Unit: m.unit, against: m.peer}
+	r := row{Name: m.name, Unit: m.unit}
 	var ok bool
 	got := b.got[m.from]
 	if got == nil {
@@ -60,8 +58,7 @@ func (b *bench) take(m measure) row {
 // faults is the row that says how many jobs were lost, or doubled, in all rounds of all trials.
 func (b *bench) faultRow(what string) row {
 	us, them, none, ok := b.faults[ours][what], b.faults[peers][what], "0", b.faults[ours][what] == 0
-	return row{Name: "jobs " + what + " in all rounds", Ours: &us, Peer: &them, Budget: &none, OK: &ok,
-		ours: figure{us, us, us}, peer: figure{them, them, them}}
+	return row{Name: "jobs " + what + " in all rounds", Ours: &us, Peer: &them, Budget: &none, OK: &ok}
 }
 
 var heads = []string{"measure", "unit", "ours", "range", "peer", "range", "ratio", "budget", ""}
@@ -75,7 +72,7 @@ func (r row) cells() []string {
 		return round(*v)
 	}
 	between := func(v *float64, f figure) string {
-		if v == nil || f.low == f.high {
+		if v == nil || f.low >= f.high {
 			return ""
 		}
 		return round(f.low) + " to " + round(f.high)

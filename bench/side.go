@@ -25,7 +25,11 @@ type side interface {
 type site struct {
 	near *redis.Client // to the server itself; for whatever prepares a measurement
 	far  *redis.Client // for what is measured: by the way that the trial wants, or the same
+	name string        // of the queue, or instance
 }
+
+// queueName is the name where one queue is enough.
+const queueName = "bench"
 
 // system tells whose side it is.
 type system int
@@ -40,7 +44,8 @@ const (
 type variant struct {
 	name      string
 	of        system
-	warm      int // jobs that have to be done before it is warm, if more than usual
-	perSecond int // about how many jobs it does, for the size of the first round
+	aof       bool // the server keeps an append-only file, appendfsync everysec
+	warm      int  // jobs that have to be done before it is warm, if more than usual
+	perSecond int  // about how many jobs it does, for the size of the first round
 	open      func(site) (side, error)
 }

@@ -11,21 +11,23 @@ import (
 	"github.com/stint-go/stint/worker"
 )
 
-const instance = "bench"
-
 // stint is this library.
 type stint struct {
 	near, far *store.Store
 	client    *worker.Client
-	keep      bool // the default retention instead of none
-	idle      int  // instances without jobs that share the workers
+	addr      string // of the server
+	name      string // the instance
+	keep      bool   // the default retention instead of none
+	idle      int    // instances without jobs that share the workers
 	embedded  bool
+	held      int // jobs that another process holds all the time
+	holder    *child
 }
 
 // stintWith returns a way to open it in a configuration.
 func stintWith(edit func(*stint)) func(site) (side, error) {
 	return func(at site) (side, error) {
-		s := new(stint)
+		s := &stint{addr: at.near.Options().Addr, name: at.name}
 		if edit != nil {
 			edit(s)
 		}
@@ -45,18 +47,24 @@ func stintWith(edit func(*stint)) func(site) (side, error) {
 }
 
 func (s *stint) close() {
+	if s.holder != nil {
+		s.holder.kill()
+	}
 	if s.embedded {
 		_ = s.near.Close()
 	}
 }
 
 func (s *stint) fill(ctx context.Context, first, n int) error {
+	if err := s.hold(ctx); err != nil {
+		return err
+	}
 	const some = 20_000 // requests that are held in memory at once
 	requests := make([]worker.Request, 0, min(n, some))
 	for n > 0 {
 		requests = requests[:0]
 		for range min(n, some) {
-			requests = append(requests, worker.Request{Instance: instance, Payload: json.RawMessage(payload(first))})
+			requests = append(requests, worker.Request{Instance: s.name, Payload: json.RawMessage(payload(first))})
 			first++
 		}
 		if _, err := s.client.EnqueueMany(ctx, requests); err != nil {
@@ -67,12 +75,27 @@ func (s *stint) fill(ctx context.Context, first, n int) error {
 	return nil
 }
 
+// hold starts the process that holds other jobs of the instance, and returns when it has them all.
+func (s *stint) hold(ctx context.Context) (err error) {
+	n := s.held
+	if n == 0 || s.holder != nil {
+		return nil
+	}
+	s.held = 0
+	if err := s.fill(ctx, 0, n); err != nil {
+		return err
+	}
+	s.held = n
+	s.holder, err = hold(ctx, us, s.addr, s.name, n)
+	return err
+}
+
 func (s *stint) enqueue(ctx context.Context, payload []byte, due time.Time) error {
 	var opts []worker.EnqueueOption
 	if !due.IsZero() {
 		opts = append(opts, worker.At(due))
 	}
-	_, err := s.client.Enqueue(ctx, instance, json.RawMessage(payload), opts...)
+	_, err := s.client.Enqueue(ctx, s.name, json.RawMessage(payload), opts...)
 	return err
 }
 
@@ -93,7 +116,7 @@ func (s *stint) work(workers int, handle func([]byte)) (func() error, error) {
 		return nil, err
 	}
 	run := func(_ context.Context, in json.RawMessage) error { handle(in); return nil }
-	worker.Handle(sup, instance, run, opts...)
+	worker.Handle(sup, s.name, run, opts...)
 	for i := range s.idle {
 		worker.Handle(sup, fmt.Sprintf("idle-%d", i), run, opts...)
 	}
@@ -109,5 +132,5 @@ func (s *stint) left(ctx context.Context) (int, error) {
 	for _, i := range all {
 		n += i.Todo + i.Scheduled + i.Doing + i.Parked + i.Dead
 	}
-	return int(n), err
+	return int(n) - s.held, err
 }

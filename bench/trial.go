@@ -15,9 +15,11 @@ type trial struct {
 	name     string
 	variants []variant
 	run      func(ctx context.Context, b *bench, v variant) (sample, error)
-	once     bool // one round is enough, however many are asked for
+	most     int // rounds that are enough, however many are asked for; 0: there is no such number
 	// waits says that it hardly does anything but wait. Such trials run beside each other, and so do their variants.
 	waits bool
+	// number is what makes it differ from others of its kind, in a growth.
+	number float64
 }
 
 // sample is what a round of a variant brings: figures by name.
@@ -30,13 +32,40 @@ type brought struct {
 }
 
 // maxRound bounds a round of one variant, whatever happens.
-const maxRound = 3 * time.Minute
+const maxRound = 4 * time.Minute
+
+// conductAll runs the trials that are due, those that wait last and beside each other.
+func (b *bench) conductAll(ctx context.Context, due map[*trial]bool) error {
+	var waiting []*trial
+	for _, t := range trials {
+		switch {
+		case !due[t]:
+		case t.waits:
+			waiting = append(waiting, t)
+		default:
+			b.conduct(ctx, t)
+		}
+	}
+	srv, err := b.server(ctx, false)
+	if err != nil {
+		return err
+	}
+	if err := srv.flush(ctx); err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for _, t := range waiting {
+		all.Go(func() { b.conduct(ctx, t) })
+	}
+	all.Wait()
+	return ctx.Err()
+}
 
 // conduct runs all rounds of a trial: A B, B A, A B and so on.
 func (b *bench) conduct(ctx context.Context, t *trial) {
 	rounds := b.rounds
-	if t.once || t.waits {
-		rounds = 1
+	if t.most > 0 {
+		rounds = min(rounds, t.most)
 	}
 	variants := slices.DeleteFunc(slices.Clone(t.variants), func(v variant) bool { return !b.sides.MatchString(v.name) })
 	if t.waits {
@@ -69,6 +98,9 @@ func (b *bench) round(ctx context.Context, t *trial, v variant, r, of int) {
 		b.got[t] = got
 	}
 	said := s.String()
+	if s == nil && err == nil {
+		said = "left out of a quick run"
+	}
 	if err != nil {
 		got.failed[v.name] = err
 		said = "FAILED: " + err.Error()
@@ -95,9 +127,9 @@ func (s sample) String() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		switch v := s[name]; {
-		case len(v) == 1 && (name == "lost" || name == "doubled"):
-			if v[0] != 0 {
-				parts = append(parts, fmt.Sprintf("%s %.0f !", name, v[0]))
+		case name == "lost" || name == "doubled":
+			if f, _ := total(name)([]sample{s}); f.value != 0 {
+				parts = append(parts, fmt.Sprintf("%s %.0f !", name, f.value))
 			}
 		case len(v) == 1:
 			parts = append(parts, name+" "+round(v[0]))
@@ -106,4 +138,12 @@ func (s sample) String() string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
