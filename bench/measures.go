@@ -102,8 +102,8 @@ var measures = append([]measure{
 	{"run again after SIGKILL, worst of 20", "s", atMost(25), killed, us, them, worst("s")},
 	{"jobs lost by SIGKILL", "", atMost(0), killed, us, them, total("lost")},
 	{"memory in Redis a waiting job, 100,000 waiting", "B", atMostTimes(1), byWaiting[2], us, them, median("memory B")},
-	{"live heap, last tenth of many jobs against second", "x", atMost(1.1), million, usKeep, "", worst("heap growth")},
-	{"goroutines, last tenth of many jobs less second", "", atMost(5), million, usKeep, "", worst("goroutine growth")},
+	{"growth of the live heap over many jobs", "B/job", atMost(1), million, usKeep, "", worst("heap growth")},
+	{"growth of the number of goroutines over many jobs", "", atMost(5), million, usKeep, "", worst("goroutine growth")},
 	{"jobs processed, against a bare list, a command for many", "jobs/s", times(0.6), throughput, us, bareMany, median("jobs/s")},
 
 	{"jobs processed, against a bare list, a command a job", "jobs/s", budget{}, throughput, us, bareEach, median("jobs/s")},

@@ -90,8 +90,9 @@ func many(ctx context.Context, b *bench, v variant) (sample, error) {
 	if len(s["ran"]) < looks {
 		return s, err
 	}
-	s["heap growth"] = []float64{most(s["heap MB"][looks*9/10:]) / most(s["heap MB"][looks/10:looks/5])}
-	s["goroutine growth"] = []float64{most(s["goroutines"][looks*9/10:]) - most(s["goroutines"][looks/10:looks/5])}
+	early, late := looks/10, looks/2 // what is before that is for warming up
+	s["heap growth"] = []float64{(1 << 20) * (quarter(s["heap MB"][late:]) - quarter(s["heap MB"][early:late])) / (float64(n) * 0.45)}
+	s["goroutine growth"] = []float64{quarter(s["goroutines"][late:]) - quarter(s["goroutines"][early:late])}
 	return s, err
 }
 
@@ -107,6 +108,7 @@ func look(ctx context.Context, t *tally, n int) (sample, error) {
 			time.Sleep(time.Millisecond)
 		}
 		runtime.GC()
+		runtime.GC() // what pools keep in reserve goes with the second
 		var mem runtime.MemStats
 		runtime.ReadMemStats(&mem)
 		s["ran"] = append(s["ran"], float64(t.jobs()))
@@ -121,9 +123,8 @@ func look(ctx context.Context, t *tally, n int) (sample, error) {
 	}
 }
 
-func most(v []float64) (m float64) {
-	for _, x := range v {
-		m = max(m, x)
-	}
-	return m
+// quarter is the figure that a quarter of them is not above: jobs under way only add to what is alive.
+func quarter(v []float64) float64 {
+	f, _ := spread(v, 0.25)
+	return f.value
 }
