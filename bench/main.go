@@ -12,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -117,21 +118,19 @@ func (b *bench) all(ctx context.Context, wanted *regexp.Regexp, out, docs string
 			taken, due[m.from] = append(taken, m), true
 		}
 	}
-	if err := b.conductAll(ctx, due); err != nil {
-		return err
-	}
+	ended := b.conductAll(ctx, due) // what there is by then is reported in any case
 	rows := []row{b.faultRow("lost"), b.faultRow("doubled")}
 	for _, m := range taken {
 		rows = append(rows, b.take(m))
 	}
 	fmt.Fprintln(b.log)
 	print(b.log, rows)
-	if docs != "" {
+	if docs != "" && ended == nil {
 		if err := b.document(docs, setting, rows); err != nil {
 			return err
 		}
 	}
-	return b.conclude(rows, out)
+	return errors.Join(ended, b.conclude(rows, out))
 }
 
 // conclude writes the results and says in a word how it went.

@@ -40,7 +40,7 @@ const (
 const (
 	axisW, axisH          = 300.0, 200.0
 	leftPad, rightPad     = 62.0, 24.0
-	topPad, bottomPad     = 78.0, 48.0
+	topPad, bottomPad     = 86.0, 48.0
 	panelW, pictureHeight = leftPad + axisW + rightPad, topPad + axisH + bottomPad
 )
 
@@ -70,11 +70,11 @@ func (p panel) draw(s *strings.Builder, left, top float64) {
 		xs, ys = append(xs, l.xs...), append(ys, l.ys...)
 	}
 	x, y := newScale(xs, p.logX, left, left+axisW), newScale(ys, p.logY, top+axisH, top)
-	text(s, left-40, top-26, "start", ` font-weight="bold"`, p.title)
+	text(s, left-40, top-34, "start", ` font-weight="bold"`, p.title)
 	at := left - 40
 	for _, l := range p.lines {
-		fmt.Fprintf(s, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`+"\n", at+4, top-13, l.color)
-		text(s, at+13, top-9, "start", "", l.name)
+		fmt.Fprintf(s, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`+"\n", at+4, top-19, l.color)
+		text(s, at+13, top-15, "start", "", l.name)
 		at += 26 + 6.6*float64(len(l.name))
 	}
 	for _, v := range y.ticks {

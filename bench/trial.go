@@ -78,7 +78,9 @@ func (b *bench) conduct(ctx context.Context, t *trial) {
 	}
 	for r := range rounds {
 		for _, v := range variants {
-			b.round(ctx, t, v, r+1, rounds)
+			if ctx.Err() == nil {
+				b.round(ctx, t, v, r+1, rounds)
+			}
 		}
 		slices.Reverse(variants)
 	}
