@@ -178,6 +178,9 @@ func (b *bench) setting(ctx context.Context) (string, error) {
 			}
 		}
 	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil { // where there is none, nothing is said
+		parts = append(parts, "load average before "+strings.Fields(string(load) + " ?")[0])
+	}
 	return strings.Join(append(parts, fmt.Sprintf("%d rounds", b.rounds), time.Now().UTC().Format(time.DateOnly)), ", "), nil
 }
 
