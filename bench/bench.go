@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -121,26 +123,35 @@ func (b *bench) recall(l load, v variant, otherwise float64) float64 {
 
 func (l load) key(v variant) string { return fmt.Sprint(v.name, l) }
 
-// tellCommands says what Redis spent its time with, by command, for each job.
+// tellCommands says what Redis spent its time with since the workers began, by command, for each job. The time of a script
+// includes that of the commands that it calls.
 func (b *bench) tellCommands(ctx context.Context, srv *server, v variant, jobs int) {
 	info, err := srv.info(ctx, "commandstats")
-	if err != nil {
+	if err != nil || jobs == 0 {
 		return
 	}
-	fmt.Fprintf(b.log, "%s, commands since the server was flushed, filling included, for each of %d jobs:\n", v.name, jobs)
+	type command struct {
+		name        string
+		calls, usec float64 // a job
+	}
+	var all []command
 	for name, text := range info {
-		var calls, usec float64
+		c := command{name: strings.TrimPrefix(name, "cmdstat_")}
 		for field := range strings.SplitSeq(text, ",") {
-			k, n, _ := strings.Cut(field, "=")
+			k, value, _ := strings.Cut(field, "=")
+			n, _ := strconv.ParseFloat(value, 64)
 			switch k {
 			case "calls":
-				calls, _ = strconv.ParseFloat(n, 64)
+				c.calls = n / float64(jobs)
 			case "usec":
-				usec, _ = strconv.ParseFloat(n, 64)
+				c.usec = n / float64(jobs)
 			}
 		}
-		if each := usec / float64(jobs); each >= 0.01 {
-			fmt.Fprintf(b.log, "    %-28s %8.3f calls %8.3f µs\n", strings.TrimPrefix(name, "cmdstat_"), calls/float64(jobs), each)
-		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(x, y command) int { return cmp.Compare(y.usec, x.usec) })
+	fmt.Fprintf(b.log, "%s, for each of %d jobs:\n", v.name, jobs)
+	for _, c := range all[:min(len(all), 15)] {
+		fmt.Fprintf(b.log, "    %-28s %8.3f calls %8.3f µs\n", c.name, c.calls, c.usec)
 	}
 }

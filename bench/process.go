@@ -64,6 +64,11 @@ func (l load) run(ctx context.Context, b *bench, v variant) (sample, error) {
 	if workers == 0 {
 		workers = 100
 	}
+	if b.commands {
+		if err := srv.client.ConfigResetStat(ctx).Err(); err != nil {
+			return nil, err
+		}
+	}
 	t := newTally(total, warm, jobs)
 	runtime.GC()
 	stop, err := sd.work(workers, t.handle)
