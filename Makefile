@@ -11,8 +11,12 @@ SOAKTIMEOUT ?= 1h
 # The linters are pinned in a module of their own, so that the library's go.mod has nothing of them.
 TOOL = $(GO) -C internal/tools tool -n
 
+# The benchmarks are a module of their own, so that the library's go.mod has nothing of its peers. What is done with everything is done
+# with them too; what is done with a part is not.
+BENCH = $(if $(filter ./...,$(PKG)),,true ||)
+
 .DEFAULT_GOAL := help
-.PHONY: help test soak cover lint fmt vet staticcheck imports shellcheck vulncheck tools
+.PHONY: help test soak cover bench lint fmt vet staticcheck imports shellcheck vulncheck tools
 
 help: ## this list
 	@echo "usage: make TARGET [PKG=./store]"
@@ -21,6 +25,7 @@ help: ## this list
 
 test: tools ## every test, with the race detector and a real Redis; gets what is missing for it
 	STINT_REQUIRE_REDIS=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(PKG)
+	$(BENCH) STINT_REQUIRE_REDIS=1 $(GO) -C bench test -race -count=1 -timeout $(TIMEOUT) ./...
 
 soak: tools ## the tests at full length and with their real bounds on time, one package at a time; without the race detector
 	STINT_REQUIRE_REDIS=1 STINT_SOAK=1 $(GO) test -count=1 -p 1 -timeout $(SOAKTIMEOUT) $(PKG)
@@ -29,6 +34,9 @@ cover: tools ## the same without the race detector; writes the coverage to cover
 	STINT_REQUIRE_REDIS=1 $(GO) test -count=1 -timeout $(TIMEOUT) -coverpkg=./... -coverprofile=cover.out $(PKG)
 	@$(GO) tool cover -func=cover.out | tail -n 1
 
+bench: tools ## this library beside its peers, on a redis-server of its own; prints a table, writes bench/results.json; ROUNDS=1 is quick
+	cd bench && $(GO) run .
+
 lint: fmt vet staticcheck imports shellcheck vulncheck ## everything below; tests nothing
 
 fmt: ## gofmt has nothing to change
@@ -36,9 +44,11 @@ fmt: ## gofmt has nothing to change
 
 vet: ## go vet
 	$(GO) vet $(PKG)
+	$(BENCH) $(GO) -C bench vet ./...
 
 staticcheck: ## staticcheck
-	@tool=$$($(TOOL) staticcheck) && echo "staticcheck $(PKG)" && "$$tool" $(PKG)
+	@tool=$$($(TOOL) staticcheck) && echo "staticcheck $(PKG)" && "$$tool" $(PKG) && \
+		{ $(BENCH) { cd bench && "$$tool" ./...; }; }
 
 imports: ## imports run one way, and only the runtime starts goroutines (imports_test.go)
 	$(GO) test -count=1 -run '^(TestImportsRunOneWay|TestBreachesOfTheRulesAreFound)$$' .
