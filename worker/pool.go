@@ -122,6 +122,11 @@ func (s *slot) finish(at *attempt, err error) bool {
 	at.finish.Verb, at.finish.Delay, at.finish.Error = v.verb, v.delay, v.text
 	at.outcome, at.err = outcomeOf(v.verb), v.err
 	logPanic(at, err)
+	if o := at.feed.reg.observer; o != nil && v.verb == store.Complete {
+		if broken := guard(func() error { o.Succeeded(at.lease.Job.Attempt); return nil }); broken != nil {
+			at.log().Error("the retry policy failed when it was told of a success", "err", broken)
+		}
+	}
 	at.feed.turns.Add(turn{s, at})
 	at.feed.relieve() // an end must not wait behind looks for jobs
 	return true
