@@ -157,6 +157,7 @@ func (out *Exchanged) read(reply []any, c *call) error {
 	for before.more() {
 		if l := byLine[before.int()]; l != nil {
 			l.Job.Progress, l.Job.LastError = before.raw(), before.str()
+			l.Job.RunAt = l.run.since() // it has been claimed before
 		}
 	}
 	return nil

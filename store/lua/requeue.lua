@@ -35,17 +35,12 @@ end
 add('ZADD', todo, places)
 add('HSET', locks, newLocks)
 for set, ids in pairs(from) do drop('ZREM', set, ids) end
-local reports, resumed, afresh = look('HMGET', progress, back), {}, {}
+local resumed = {} -- so that the next claim hands the progress over, and is known not to be the first
 for i = 1, #back do
-  if reports[i] then -- so that the next claim hands the progress over
-    resumed[#resumed + 1] = back[i]
-    resumed[#resumed + 1] = '0 0 0 0 ' .. string.rep('\0', 16)
-  else
-    afresh[#afresh + 1] = back[i]
-  end
+  resumed[2 * i - 1] = back[i]
+  resumed[2 * i] = '0 0 0 0 ' .. string.rep('\0', 16)
 end
 add('HSET', runs, resumed)
-drop('HDEL', runs, afresh)
 drop('HDEL', errors, back)
 drop('HDEL', results, back)
 drop('ZREM', deadlines, back)
