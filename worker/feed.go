@@ -30,6 +30,7 @@ type feed struct {
 	beats  *loop.Loop
 	reaper *loop.Loop
 	audit  audit
+	beaten time.Time // when the last heartbeat was answered, or had nothing to do; the heartbeat's goroutine only
 
 	// All under pool.mu.
 	due     bool      // there may be jobs that no request asked for yet

@@ -234,7 +234,7 @@ func (f *feed) tell(turns []turn, got store.Exchanged) {
 		}
 		ev.emit(JobFinished{
 			Instance: job.Instance, Job: job.ID, Worker: job.Worker, Attempt: job.Attempt,
-			Outcome: at.outcome, State: state, Err: at.err, Took: at.took,
+			Outcome: at.outcome, State: state, Err: at.err, Took: at.took, Age: at.age(),
 		})
 	}
 	if got.Trimmed > 0 {
