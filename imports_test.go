@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"worker":            {"retry", "store", "internal/..."},
 	"worker/workertest": {"retry", "store", "worker", "internal/..."},
 	"middleware":        {"retry", "store", "worker"}, // a Handler is given a store.Job
-	"metrics":           {"store", "worker"},
+	"metrics":           {"store", "worker", "internal/batch"}, // a scrape must not wait for Redis
 	"internal/...":      {"internal/..."},
 	"internal/storetest": {
 		"store", "internal/...",
