@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"worker":            {"retry", "store", "internal/..."},
 	"worker/workertest": {"retry", "store", "worker", "internal/..."},
 	"middleware":        {"retry", "store", "worker"}, // a Handler is given a store.Job
+	"health":            {"worker"},
 	"metrics":           {"store", "worker", "internal/batch"}, // a scrape must not wait for Redis
 	"internal/...":      {"internal/..."},
 	"internal/storetest": {
@@ -43,7 +44,7 @@ var onlyIn = map[string][]string{
 	"github.com/redis/go-redis/...":           {"store", "internal/storetest", "internal/redistest", "example/..."},
 	"github.com/alicebob/miniredis/...":       {"store", "internal/storetest"},
 	"github.com/prometheus/client_golang/...": {"metrics", "example/..."},
-	"testing/...":        {"worker/workertest", "internal/storetest", "internal/redistest"},
+	"testing/...":        {"worker/workertest", "internal/storetest", "internal/redistest", "internal/promtest"},
 	"pgregory.net/rapid": {"internal/storetest"},
 	"go.uber.org/goleak": {},
 }

@@ -25,7 +25,7 @@ type Collector struct {
 var (
 	descWorkers = prometheus.NewDesc("stint_workers",
 		"Workers of this process. A pool that instances share has its name and no instance, that of one handler an instance and no name.",
-		[]string{"pool", "instance", "state"}, nil)
+		[]string{"pool", byInstance, "state"}, nil)
 	descBuild = prometheus.NewDesc("stint_build_info", "Always 1; the versions are in its labels.", []string{"version", "goversion"}, nil)
 )
 

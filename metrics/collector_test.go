@@ -133,6 +133,11 @@ func TestTheNamesAreThoseThatPrometheusWants(t *testing.T) {
 			if !strings.HasPrefix(f.GetName(), "stint_") {
 				t.Errorf("%s is named as if it were not ours", f.GetName())
 			}
+			for _, l := range f.Metric[0].Label {
+				if l.GetName() == "instance" || l.GetName() == "job" {
+					t.Errorf("%s has the label %s, which Prometheus gives to what it scrapes", f.GetName(), l.GetName())
+				}
+			}
 		}
 		if len(families) < 25 {
 			t.Errorf("only %d metrics", len(families))
@@ -174,11 +179,11 @@ func TestWithoutServingAnInstanceThereAreDepths(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		got := scrape(t, registry(t, metrics.New(st)))
 		wants(t, got, map[string]float64{
-			"stint_jobs{instance=mail,state=todo}": 2, "stint_jobs{instance=mail,state=scheduled}": 1, "stint_jobs{instance=mail,state=dead}": 0,
-			"stint_oldest_todo_age_seconds{instance=mail}": 7, "stint_paused{instance=mail}": 1,
-			"stint_live_workers{instance=mail}": 0, "stint_live_processes{}": 0, "stint_store_up{}": 1,
+			"stint_jobs{state=todo,stint_instance=mail}": 2, "stint_jobs{state=scheduled,stint_instance=mail}": 1, "stint_jobs{state=dead,stint_instance=mail}": 0,
+			"stint_oldest_todo_age_seconds{stint_instance=mail}": 7, "stint_paused{stint_instance=mail}": 1,
+			"stint_live_workers{stint_instance=mail}": 0, "stint_live_processes{}": 0, "stint_store_up{}": 1,
 		})
-		if _, ok := got["stint_live_workers{instance=mail}"]; !ok {
+		if _, ok := got["stint_live_workers{stint_instance=mail}"]; !ok {
 			t.Error("that nobody serves the instance is not told")
 		}
 	})
@@ -201,7 +206,7 @@ func TestSeveralSupervisorsOfAProcessShareACollector(t *testing.T) {
 		workertest.Start(t, other)
 		synctest.Wait()
 		wants(t, scrape(t, p.reg), map[string]float64{
-			"stint_workers{instance=,pool=all,state=idle}": 3, "stint_workers{instance=c,pool=,state=idle}": 2,
+			"stint_workers{pool=all,state=idle,stint_instance=}": 3, "stint_workers{pool=,state=idle,stint_instance=c}": 2,
 		})
 		for _, instance := range []string{"a", "b", "c", "c", "c"} {
 			if _, err := p.client.Enqueue(t.Context(), instance, nil); err != nil {
@@ -210,10 +215,10 @@ func TestSeveralSupervisorsOfAProcessShareACollector(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		wants(t, scrape(t, p.reg), map[string]float64{
-			"stint_workers{instance=,pool=all,state=idle}": 1, "stint_workers{instance=,pool=all,state=busy}": 2,
-			"stint_workers{instance=c,pool=,state=idle}": 0, "stint_workers{instance=c,pool=,state=busy}": 2,
-			"stint_live_workers{instance=a}": 3, "stint_live_workers{instance=c}": 2, "stint_live_processes{}": 2,
-			"stint_jobs{instance=c,state=todo}": 1, "stint_jobs_claimed_total{instance=c}": 2,
+			"stint_workers{pool=all,state=idle,stint_instance=}": 1, "stint_workers{pool=all,state=busy,stint_instance=}": 2,
+			"stint_workers{pool=,state=idle,stint_instance=c}": 0, "stint_workers{pool=,state=busy,stint_instance=c}": 2,
+			"stint_live_workers{stint_instance=a}": 3, "stint_live_workers{stint_instance=c}": 2, "stint_live_processes{}": 2,
+			"stint_jobs{state=todo,stint_instance=c}": 1, "stint_jobs_claimed_total{stint_instance=c}": 2,
 		})
 		close(release)
 	})
@@ -242,12 +247,12 @@ func TestTheSeriesOfAnInstanceThatIsGoneAreGone(t *testing.T) {
 		if len(got) > all/40 {
 			t.Errorf("%d series of one instance, %d of 50", len(got), all)
 		}
-		wants(t, got, map[string]float64{"stint_jobs_enqueued_total{instance=tenant49}": 1})
+		wants(t, got, map[string]float64{"stint_jobs_enqueued_total{stint_instance=tenant49}": 1})
 		if _, err := client.Enqueue(t.Context(), "tenant0", nil); err != nil {
 			t.Fatal(err)
 		}
 		wants(t, scrape(t, reg), map[string]float64{ // at once, while what the store said before it is still fresh
-			"stint_jobs_enqueued_total{instance=tenant49}": 1, "stint_jobs_enqueued_total{instance=tenant0}": 1,
+			"stint_jobs_enqueued_total{stint_instance=tenant49}": 1, "stint_jobs_enqueued_total{stint_instance=tenant0}": 1,
 		})
 	})
 }
@@ -283,14 +288,14 @@ func TestAScrapeWaitsNoLongerThanItMayWhateverRedisDoes(t *testing.T) {
 			if took := time.Since(start); took > 3*time.Second {
 				t.Errorf("a scrape took %v", took)
 			}
-			wants(t, got, map[string]float64{"stint_store_up{}": 0, "stint_jobs_enqueued_total{instance=mail}": 1})
-			if _, ok := got["stint_jobs{instance=mail,state=todo}"]; ok {
+			wants(t, got, map[string]float64{"stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=mail}": 1})
+			if _, ok := got["stint_jobs{state=todo,stint_instance=mail}"]; ok {
 				t.Error("it tells what it can't know")
 			}
 		}
 		close(mute)
 		time.Sleep(time.Minute)
-		wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, "stint_jobs{instance=mail,state=todo}": 1})
+		wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, "stint_jobs{state=todo,stint_instance=mail}": 1})
 	})
 }
 
@@ -341,7 +346,7 @@ func TestAForeignKeyHidesOnlyItsOwnInstance(t *testing.T) {
 		time.Sleep(time.Second)
 		got := scrape(t, registry(t, col))
 		wants(t, got, map[string]float64{
-			"stint_jobs{instance=good,state=todo}": 1, "stint_store_up{}": 0, "stint_jobs_enqueued_total{instance=spoilt}": 1,
+			"stint_jobs{state=todo,stint_instance=good}": 1, "stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=spoilt}": 1,
 		})
 	})
 }
@@ -382,15 +387,15 @@ func TestEveryEventIsCounted(t *testing.T) {
 		col.Observe(e)
 	}
 	wants(t, scrape(t, reg), map[string]float64{
-		"stint_jobs_enqueued_total{instance=x}": 1, "stint_jobs_claimed_total{instance=x}": 1, "stint_job_wait_seconds{instance=x}": 1,
-		"stint_jobs_finished_total{instance=x,outcome=retried}": 1, "stint_jobs_finished_total{instance=x,outcome=aborted}": 1,
-		"stint_jobs_finished_total{instance=x,outcome=completed}": 0, "stint_job_run_seconds{instance=x}": 2, "stint_job_life_seconds{instance=x}": 1,
-		"stint_jobs_reaped_total{instance=x,state=todo}": 1, "stint_jobs_reaped_total{instance=x,state=dead}": 1,
-		"stint_jobs_expired_total{instance=x}": 1, "stint_leases_lost_total{instance=x}": 1, "stint_stale_writes_total{instance=x}": 1,
-		"stint_jobs_trimmed_total{instance=x,state=dead}": 7, "stint_jobs_trimmed_total{instance=x,state=any}": 3,
-		"stint_inconsistencies_total{instance=x}": 1, "stint_jobs_audited_total{instance=x}": 2,
-		"stint_heartbeats_total{instance=x,result=ok}": 1, "stint_heartbeats_total{instance=x,result=failed}": 1,
-		"stint_heartbeat_lateness_seconds{instance=x}": 1, "stint_outages_total{loop=reap}": 1, "stint_events_dropped_total{}": 11,
+		"stint_jobs_enqueued_total{stint_instance=x}": 1, "stint_jobs_claimed_total{stint_instance=x}": 1, "stint_job_wait_seconds{stint_instance=x}": 1,
+		"stint_jobs_finished_total{outcome=retried,stint_instance=x}": 1, "stint_jobs_finished_total{outcome=aborted,stint_instance=x}": 1,
+		"stint_jobs_finished_total{outcome=completed,stint_instance=x}": 0, "stint_job_run_seconds{stint_instance=x}": 2, "stint_job_life_seconds{stint_instance=x}": 1,
+		"stint_jobs_reaped_total{state=todo,stint_instance=x}": 1, "stint_jobs_reaped_total{state=dead,stint_instance=x}": 1,
+		"stint_jobs_expired_total{stint_instance=x}": 1, "stint_leases_lost_total{stint_instance=x}": 1, "stint_stale_writes_total{stint_instance=x}": 1,
+		"stint_jobs_trimmed_total{state=dead,stint_instance=x}": 7, "stint_jobs_trimmed_total{state=any,stint_instance=x}": 3,
+		"stint_inconsistencies_total{stint_instance=x}": 1, "stint_jobs_audited_total{stint_instance=x}": 2,
+		"stint_heartbeats_total{result=ok,stint_instance=x}": 1, "stint_heartbeats_total{result=failed,stint_instance=x}": 1,
+		"stint_heartbeat_lateness_seconds{stint_instance=x}": 1, "stint_outages_total{loop=reap}": 1, "stint_events_dropped_total{}": 11,
 	})
 }
 

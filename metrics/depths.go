@@ -20,10 +20,10 @@ const (
 )
 
 var (
-	descJobs    = prometheus.NewDesc("stint_jobs", "Jobs that are in each state.", []string{"instance", "state"}, nil)
-	descOldest  = prometheus.NewDesc("stint_oldest_todo_age_seconds", "For how long the oldest of the jobs that are todo has been so.", []string{"instance"}, nil)
-	descPaused  = prometheus.NewDesc("stint_paused", "1 if the instance is paused.", []string{"instance"}, nil)
-	descServing = prometheus.NewDesc("stint_live_workers", "Workers of all live processes that serve the instance, those that it shares included.", []string{"instance"}, nil)
+	descJobs    = prometheus.NewDesc("stint_jobs", "Jobs that are in each state.", []string{byInstance, "state"}, nil)
+	descOldest  = prometheus.NewDesc("stint_oldest_todo_age_seconds", "For how long the oldest of the jobs that are todo has been so.", []string{byInstance}, nil)
+	descPaused  = prometheus.NewDesc("stint_paused", "1 if the instance is paused.", []string{byInstance}, nil)
+	descServing = prometheus.NewDesc("stint_live_workers", "Workers of all live processes that serve the instance, those that it shares included.", []string{byInstance}, nil)
 	descLive    = prometheus.NewDesc("stint_live_processes", "Processes that are alive.", nil, nil)
 	descUp      = prometheus.NewDesc("stint_store_up", "1 if the store has told all that was asked.", nil, nil)
 )

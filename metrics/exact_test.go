@@ -175,30 +175,30 @@ func countersAreExact(t *testing.T, processes int) {
 		}
 		values := sum(got...)
 		want := map[string]float64{
-			"stint_jobs_enqueued_total{instance=x}": total - fragile, "stint_jobs_enqueued_total{instance=fragile}": fragile,
-			"stint_jobs_claimed_total{instance=x}": truth.of("claimed"), "stint_job_wait_seconds{instance=x}": truth.of("claimed"),
-			"stint_job_run_seconds{instance=x}": truth.of("claimed"), "stint_job_life_seconds{instance=x}": truth.of("ended"),
-			"stint_jobs_expired_total{instance=x}":           late,
-			"stint_jobs_reaped_total{instance=x,state=todo}": stranded, "stint_jobs_reaped_total{instance=x,state=dead}": 0,
-			"stint_jobs_reaped_total{instance=fragile,state=dead}": fragile, "stint_jobs_claimed_total{instance=fragile}": 0,
-			"stint_stale_writes_total{instance=x}": 0, "stint_leases_lost_total{instance=x}": 0, "stint_events_dropped_total{}": 0,
+			"stint_jobs_enqueued_total{stint_instance=x}": total - fragile, "stint_jobs_enqueued_total{stint_instance=fragile}": fragile,
+			"stint_jobs_claimed_total{stint_instance=x}": truth.of("claimed"), "stint_job_wait_seconds{stint_instance=x}": truth.of("claimed"),
+			"stint_job_run_seconds{stint_instance=x}": truth.of("claimed"), "stint_job_life_seconds{stint_instance=x}": truth.of("ended"),
+			"stint_jobs_expired_total{stint_instance=x}":           late,
+			"stint_jobs_reaped_total{state=todo,stint_instance=x}": stranded, "stint_jobs_reaped_total{state=dead,stint_instance=x}": 0,
+			"stint_jobs_reaped_total{state=dead,stint_instance=fragile}": fragile, "stint_jobs_claimed_total{stint_instance=fragile}": 0,
+			"stint_stale_writes_total{stint_instance=x}": 0, "stint_leases_lost_total{stint_instance=x}": 0, "stint_events_dropped_total{}": 0,
 		}
 		for _, outcome := range []string{"completed", "retried", "snoozed", "released", "buried", "aborted"} {
 			if truth.of(outcome) == 0 {
 				t.Errorf("no job was %s", outcome)
 			}
-			want["stint_jobs_finished_total{instance=x,outcome="+outcome+"}"] = truth.of(outcome)
+			want["stint_jobs_finished_total{outcome="+outcome+",stint_instance=x}"] = truth.of(outcome)
 		}
 		stats, err := st.Stats(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		x := stats[1]
-		want["stint_jobs{instance=x,state=done}"], want["stint_jobs{instance=x,state=dead}"] = float64(x.Done), float64(x.Dead)
+		want["stint_jobs{state=done,stint_instance=x}"], want["stint_jobs{state=dead,stint_instance=x}"] = float64(x.Done), float64(x.Dead)
 		wants(t, values, want)
 		trimmed := 0.0
 		for k := range maps.Keys(values) {
-			if strings.HasPrefix(k, "stint_jobs_trimmed_total{instance=x") {
+			if strings.HasPrefix(k, "stint_jobs_trimmed_total{") && strings.HasSuffix(k, "stint_instance=x}") {
 				trimmed += values[k]
 			}
 		}

@@ -15,7 +15,11 @@ var buckets = []float64{
 	.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600, 1800, 3600,
 }
 
-// vec is a metric with a label "instance", and maybe others.
+// byInstance is the label that says which instance a metric is of. It can't be "instance": that one is Prometheus' own, for the
+// process that it has scraped.
+const byInstance = "stint_instance"
+
+// vec is a metric with that label, and maybe others.
 type vec interface {
 	prometheus.Collector
 	DeletePartialMatch(prometheus.Labels) int
@@ -47,12 +51,12 @@ type series struct {
 func newJobs() *jobs {
 	j := &jobs{known: map[string]*series{}}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stint_" + name, Help: help}, append([]string{"instance"}, labels...))
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stint_" + name, Help: help}, append([]string{byInstance}, labels...))
 		j.vecs = append(j.vecs, v)
 		return v
 	}
 	histogram := func(name, help string) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(histogramOpts("stint_"+name, help, buckets), []string{"instance"})
+		v := prometheus.NewHistogramVec(histogramOpts("stint_"+name, help, buckets), []string{byInstance})
 		j.vecs = append(j.vecs, v)
 		return v
 	}
@@ -206,7 +210,7 @@ func (j *jobs) forget(at time.Time, there func(instance string) bool) {
 		}
 		delete(j.known, instance)
 		for _, v := range j.vecs {
-			v.DeletePartialMatch(prometheus.Labels{"instance": instance})
+			v.DeletePartialMatch(prometheus.Labels{byInstance: instance})
 		}
 	}
 }
