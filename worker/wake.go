@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -147,11 +148,19 @@ func (f *feed) armLocked(next time.Duration) {
 
 // listen is the loop that hears what the process is told: that an instance has work, or that a job is to be cancelled.
 func (r *process) listen() *loop.Loop {
-	sub := r.rt.Subscribe(r.rt.ProcessChannel(r.about.ID))
+	var open atomic.Pointer[store.Subscription] // by the first pass: connecting may take as long as an outage
 	return loop.Start(r.base, loop.Config{
 		Name:    loop.Name{Loop: "subscription"},
 		Outages: &r.outages,
-		Pass: func(context.Context) (time.Duration, error) {
+		Pass: func(ctx context.Context) (time.Duration, error) {
+			sub := open.Load()
+			if sub == nil {
+				sub = r.rt.Subscribe(r.rt.ProcessChannel(r.about.ID))
+				open.Store(sub)
+				if ctx.Err() != nil { // Interrupt may have come before
+					return 0, sub.Close()
+				}
+			}
 			m, err := sub.Receive(poll)
 			if err != nil && r.hearing.Swap(false) {
 				// From now on we look more often. The connection is being made anew already: to read from it at once loses
@@ -165,7 +174,11 @@ func (r *process) listen() *loop.Loop {
 			r.heed(m)
 			return 0, nil
 		},
-		Interrupt: func() { _ = sub.Close() }, // Receive does not hear its context
+		Interrupt: func() { // Receive does not hear its context
+			if sub := open.Load(); sub != nil {
+				_ = sub.Close()
+			}
+		},
 	})
 }
 
