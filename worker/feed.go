@@ -40,6 +40,9 @@ type feed struct {
 	armed   time.Time // what the timer is set to; zero: it isn't
 	passing bool      // a turn that passes a wake-up on is on its way to a request
 	look    []turn    // of the look that is being made
+	asking  int       // claims that are unanswered
+	tripped bool      // see Trip: no claim until shut, one job at a time afterwards
+	shut    time.Time
 }
 
 // turn is what a slot has for the store: the end of an attempt, or only the wish for a job. One without a slot passes a

@@ -91,7 +91,8 @@ func (f *feed) request(l *lane, turns []turn) (x store.Exchange, due bool) {
 			l.finishes = append(l.finishes, t.at.finish)
 			asks = claiming && p.nextLocked(f, t.slot)
 		}
-		if asks {
+		if asks && f.admitsLocked() {
+			f.asking++
 			t.slot.asks++
 			l.claims = append(l.claims, t.slot.worker)
 		}
@@ -160,6 +161,7 @@ func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	f.asking -= len(x.Claims)
 	for _, t := range turns {
 		if t.slot != nil {
 			t.slot.at = nil
@@ -250,6 +252,7 @@ func (f *feed) giveUp(turns []turn, x store.Exchange) {
 	p := f.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	f.asking -= len(x.Claims)
 	for _, t := range turns {
 		if t.slot != nil {
 			p.given++

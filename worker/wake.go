@@ -31,15 +31,16 @@ func (f *feed) wake() {
 	f.pool.lookLocked()
 }
 
-// called is a wake for a reason that no other process was told. If other instances keep all slots busy, it is passed on.
+// called is a wake for a reason that no other process was told. If other instances keep all slots busy, or the instance is tripped,
+// it is passed on.
 func (f *feed) called() {
 	p := f.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	busy := len(p.idle) == 0 && f.looks == 0 && len(p.feeds) > 1 && p.stopped.IsZero()
+	busy := len(p.idle) == 0 && f.looks == 0 && len(p.feeds) > 1 || !f.admitsLocked()
 	f.stirLocked()
 	p.lookLocked()
-	if busy && !f.passing {
+	if busy && !f.passing && p.stopped.IsZero() {
 		f.passing = true
 		f.turns.Add(turn{})
 	}
@@ -50,6 +51,10 @@ func (f *feed) expire() {
 	f.pool.mu.Lock()
 	defer f.pool.mu.Unlock()
 	f.armed = time.Time{}
+	if left := f.shut.Sub(f.run.now()); f.tripped && left > 0 {
+		f.armLocked(left)
+		return
+	}
 	f.stirLocked()
 	f.pool.lookLocked()
 }
@@ -72,10 +77,10 @@ func (p *pool) lookLocked() {
 	if len(p.idle) == 0 || !p.stopped.IsZero() {
 		return
 	}
-	ready := func(f *feed) bool { return f.due && f.looks == 0 && len(f.look) < f.ask }
+	ready := func(f *feed) bool { return f.due && f.looks == 0 && len(f.look) < f.ask && f.admitsLocked() }
 	may := func(i int) bool {
 		// In a strict pool nobody is asked before it is known of those before him that they have nothing.
-		return ready(p.feeds[i]) || p.picker.strict && !p.feeds[i].empty
+		return ready(p.feeds[i]) || p.picker.strict && !p.feeds[i].empty && p.feeds[i].admitsLocked()
 	}
 	for n := len(p.idle); n > 0; n-- {
 		i := p.picker.next(may)
@@ -103,7 +108,7 @@ func (p *pool) nextLocked(f *feed, s *slot) bool {
 	if len(p.feeds) == 1 {
 		return true
 	}
-	i := p.picker.next(func(i int) bool { return !p.feeds[i].empty })
+	i := p.picker.next(func(i int) bool { return !p.feeds[i].empty && p.feeds[i].admitsLocked() })
 	switch {
 	case i < 0:
 		return false
@@ -118,7 +123,7 @@ func (p *pool) nextLocked(f *feed, s *slot) bool {
 func (p *pool) restLocked(s *slot) {
 	f := s.next
 	s.next = nil
-	if f == nil || f.empty || !p.stopped.IsZero() {
+	if f == nil || f.empty || !f.admitsLocked() || !p.stopped.IsZero() {
 		p.idle = append(p.idle, s)
 		return
 	}
