@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -234,4 +235,22 @@ func TestABreakerOutsideASupervisorIsABreakerAllTheSame(t *testing.T) {
 	if d, ok := worker.SnoozeDelay(err); !ok || d < 59*time.Minute || d > time.Hour+time.Second {
 		t.Errorf("%v, snoozed for %v", err, d)
 	}
+}
+
+func ExampleBreaker() {
+	down := func(context.Context, store.Job) error { return errors.New("connection refused") }
+	h := middleware.Breaker(middleware.BreakerConfig{
+		Failures: 2, Pause: time.Minute,
+		OnChange: func(instance, state string) { fmt.Println(instance, "is", state) },
+	})(down)
+	for range 3 { // in a supervisor the third would not have been claimed
+		err := h(context.Background(), store.Job{Instance: "mail"})
+		_, snoozed := worker.SnoozeDelay(err)
+		fmt.Println(snoozed)
+	}
+	// Output:
+	// false
+	// mail is open
+	// false
+	// true
 }

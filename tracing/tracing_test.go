@@ -63,7 +63,7 @@ func setup(t *testing.T, handler func(context.Context, struct{}) error, propagat
 func attributes(s tracetest.SpanStub) map[attribute.Key]string {
 	m := map[attribute.Key]string{}
 	for _, kv := range s.Attributes {
-		m[kv.Key] = kv.Value.Emit()
+		m[kv.Key] = kv.Value.String()
 	}
 	return m
 }
