@@ -8,6 +8,9 @@ PKG ?= ./...
 TIMEOUT ?= 10m
 SOAKTIMEOUT ?= 1h
 
+# Tests must not be skipped for the want of a program that "make tools" gets.
+REQUIRE = STINT_REQUIRE_REDIS=1 STINT_REQUIRE_PROMETHEUS=1
+
 # The linters are pinned in a module of their own, so that the library's go.mod has nothing of them.
 TOOL = $(GO) -C internal/tools tool -n
 
@@ -23,15 +26,15 @@ help: ## this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
-test: tools ## every test, with the race detector and a real Redis; gets what is missing for it
-	STINT_REQUIRE_REDIS=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(PKG)
-	$(BENCH) STINT_REQUIRE_REDIS=1 $(GO) -C bench test -race -count=1 -timeout $(TIMEOUT) ./...
+test: tools ## every test, with the race detector, a real Redis and a real Prometheus; gets what is missing for it
+	$(REQUIRE) $(GO) test -race -count=1 -timeout $(TIMEOUT) $(PKG)
+	$(BENCH) $(REQUIRE) $(GO) -C bench test -race -count=1 -timeout $(TIMEOUT) ./...
 
 soak: tools ## the tests at full length and with their real bounds on time, one package at a time; without the race detector
-	STINT_REQUIRE_REDIS=1 STINT_SOAK=1 $(GO) test -count=1 -p 1 -timeout $(SOAKTIMEOUT) $(PKG)
+	$(REQUIRE) STINT_SOAK=1 $(GO) test -count=1 -p 1 -timeout $(SOAKTIMEOUT) $(PKG)
 
 cover: tools ## the same without the race detector; writes the coverage to cover.out and prints the total
-	STINT_REQUIRE_REDIS=1 $(GO) test -count=1 -timeout $(TIMEOUT) -coverpkg=./... -coverprofile=cover.out $(PKG)
+	$(REQUIRE) $(GO) test -count=1 -timeout $(TIMEOUT) -coverpkg=./... -coverprofile=cover.out $(PKG)
 	@$(GO) tool cover -func=cover.out | tail -n 1
 
 bench: tools ## this library beside its peers, on a redis-server of its own; prints a table, writes bench/results.json; ROUNDS=1 is quick
@@ -60,5 +63,5 @@ shellcheck: ## the scripts, as far as the machine can check them
 vulncheck: ## govulncheck, where its database can be reached
 	@.ci/vulncheck "$$($(TOOL) govulncheck)" $(PKG)
 
-tools: ## gets what the tests need and Go doesn't bring: redis-server 7 and, on Linux, a C compiler
+tools: ## gets what the tests need and Go doesn't bring: redis-server 7, prometheus with promtool and, on Linux, a C compiler
 	@GO=$(GO) .ci/tools

@@ -19,7 +19,10 @@
 //   - [github.com/stint-go/stint/worker]: supervisor, handlers, client
 //   - [github.com/stint-go/stint/store]: what is kept in Redis; reading and administration; the embedded server
 //   - [github.com/stint-go/stint/retry]: when a failed job runs again
-//   - [github.com/stint-go/stint/middleware]: what can be wrapped around handlers
+//   - [github.com/stint-go/stint/middleware]: what can be wrapped around handlers: logging, reports of panics, a circuit breaker, encryption
+//   - [github.com/stint-go/stint/tracing]: traces that go from who enqueues a job to who runs it, with OpenTelemetry
+//   - [github.com/stint-go/stint/metrics]: for Prometheus; a dashboard and alerts
+//   - [github.com/stint-go/stint/health]: liveness and readiness, for Kubernetes
 //   - [github.com/stint-go/stint/worker/workertest]: for tests of your handlers, days of fake time included
 //
 // docs/architecture.md says how it works and where each promise is kept and tested, docs/decisions.md why it is as it is.

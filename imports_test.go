@@ -29,7 +29,9 @@ var mayImport = map[string][]string{
 	"worker":            {"retry", "store", "internal/..."},
 	"worker/workertest": {"retry", "store", "worker", "internal/..."},
 	"middleware":        {"retry", "store", "worker"}, // a Handler is given a store.Job
-	"metrics":           {"store", "worker"},
+	"tracing":           {"store", "worker"},
+	"health":            {"worker"},
+	"metrics":           {"store", "worker", "internal/batch"}, // a scrape must not wait for Redis
 	"internal/...":      {"internal/..."},
 	"internal/storetest": {
 		"store", "internal/...",
@@ -43,9 +45,11 @@ var onlyIn = map[string][]string{
 	"github.com/redis/go-redis/...":           {"store", "internal/storetest", "internal/redistest", "example/..."},
 	"github.com/alicebob/miniredis/...":       {"store", "internal/storetest"},
 	"github.com/prometheus/client_golang/...": {"metrics", "example/..."},
-	"testing/...":        {"worker/workertest", "internal/storetest", "internal/redistest"},
-	"pgregory.net/rapid": {"internal/storetest"},
-	"go.uber.org/goleak": {},
+	"github.com/sony/gobreaker/...":           {"middleware"},
+	"go.opentelemetry.io/...":                 {"tracing", "example/..."},
+	"testing/...":                             {"worker/workertest", "internal/storetest", "internal/redistest", "internal/promtest"},
+	"pgregory.net/rapid":                      {"internal/storetest"},
+	"go.uber.org/goleak":                      {},
 }
 
 // mayStart lists the packages that start goroutines: the runtime, and programs and test rigs.

@@ -60,6 +60,55 @@ func ExampleAfter() {
 	// Output: calling: too many requests 1m30s true
 }
 
+func ExampleLinear() {
+	p := retry.Linear(5*time.Second, 12*time.Second)
+	for attempt := 1; attempt <= 3; attempt++ {
+		delay, _ := p.Next(attempt, errors.New("busy"))
+		fmt.Println(attempt, delay)
+	}
+	// Output:
+	// 1 5s
+	// 2 10s
+	// 3 12s
+}
+
+func ExampleSchedule() {
+	p := retry.Schedule(time.Second, time.Minute)
+	for attempt := 1; attempt <= 3; attempt++ {
+		fmt.Println(p.Next(attempt, errors.New("busy")))
+	}
+	// Output:
+	// 1s true
+	// 1m0s true
+	// 0s false
+}
+
+// Whoever is locked out tries again all day, everybody else a few times.
+func ExampleWhen() {
+	locked := errors.New("locked out")
+	isLocked := func(err error) bool { return errors.Is(err, locked) }
+	p := retry.When(isLocked, retry.Fixed(time.Hour), retry.Limit(3, retry.Fixed(time.Second)))
+	fmt.Println(p.Next(7, locked))
+	fmt.Println(p.Next(1, errors.New("busy")))
+	fmt.Println(p.Next(3, errors.New("busy")))
+	// Output:
+	// 1h0m0s true
+	// 1s true
+	// 0s false
+}
+
+// The retries of everything that calls one service are at most a tenth of what is new, however broken it is.
+func ExampleBudget() {
+	p := retry.Budget(0.1, retry.Fixed(time.Second))
+	var longest time.Duration
+	for range 100 { // retries that fail all at once, while next to nothing is new
+		delay, _ := p.Next(2, errors.New("connection refused"))
+		longest = max(longest, delay)
+	}
+	fmt.Println(longest > time.Minute)
+	// Output: true
+}
+
 // overnight follows another policy by day and waits for the morning when the office is closed.
 type overnight struct{ retry.Policy }
 

@@ -41,10 +41,8 @@ func (e exponential) Next(attempt int, _ error) (time.Duration, bool) {
 // failed there is no other. The attempt that has failed has been made, so an n under 1 is the same as 1: never again.
 // A nil p is taken as Exponential(time.Second, 6*time.Hour).
 func Limit(n int, p Policy) Policy {
-	if p == nil {
-		p = Exponential(time.Second, 6*time.Hour)
-	}
-	return limited{n, p}
+	l := limited{n, orDefault(p)}
+	return watched(l, l.p)
 }
 
 type limited struct {

@@ -171,13 +171,17 @@ func (out *Exchanged) read(reply []any, c *call) error {
 		out.Leases = append(out.Leases, l)
 	}
 	for before.more() {
-		i := fresh + int(before.int()) - 1
+		number := before.int() // negative for the first claim of all
+		i := fresh + int(max(number, -number)) - 1
 		if i < fresh || i >= len(out.Leases) {
 			return fmt.Errorf("answered for job %d of %d", i-fresh+1, len(out.Leases)-fresh)
 		}
 		l := out.Leases[i]
 		l.claimed(parseRun(before.str()))
 		l.Job.Progress, l.Job.LastError = before.raw(), before.str()
+		if number > 0 {
+			l.Job.RunAt = l.run.since()
+		}
 	}
 	return nil
 }

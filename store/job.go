@@ -59,7 +59,7 @@ type Job struct {
 	Deadline    time.Time // zero: none
 
 	EnqueuedAt time.Time
-	RunAt      time.Time // scheduled: when due; todo: since when it could run
+	RunAt      time.Time // scheduled: when due; todo, and in a handler: since when it could run
 	StartedAt  time.Time // of the last attempt
 	FinishedAt time.Time // when it became terminal
 	LeaseUntil time.Time // doing: when the lease runs out unless it is extended

@@ -19,7 +19,7 @@ import (
 //	16 digits            its place, if it was todo at once, else zeros; the script writes it
 //	1 byte               '0' + priority
 //	tag length bytes ... further options, each a byte, a uvarint and what it counts:
-//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 'x' nothing: the record is a stand-in for one that was lost
+//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 't' when it was to run (ms in digits, or - and ms after it was enqueued), 'x' nothing: the record is a stand-in for one that was lost
 //	0                    ends them
 //	payload              JSON, the rest
 const (
@@ -33,6 +33,7 @@ const (
 	tagAttempts = 'a'
 	tagDeadline = 'd'
 	tagMetadata = 'm'
+	tagDue      = 't'
 	tagLost     = 'x'
 )
 
@@ -54,6 +55,9 @@ func encodeRecord(priority int, n *NewJob) []byte {
 		m, _ := json.Marshal(n.Metadata) // strings always can
 		option(tagMetadata, m)
 	}
+	if due := n.due(); due != "0" {
+		option(tagDue, []byte(due))
+	}
 	return append(append(b, 0), n.Payload...)
 }
 
@@ -62,7 +66,7 @@ var (
 	errLost   = errors.New("the record was lost, and its payload with it")
 )
 
-// decodeRecord fills in what the record tells of the job.
+// decodeRecord fills in what the record tells of the job; RunAt is when the first attempt was to be made.
 func decodeRecord(rec string, j *Job) error {
 	if len(rec) < recordHead+2 || rec[0] != recordVersion {
 		return errRecord
@@ -82,12 +86,15 @@ func decodeRecord(rec string, j *Job) error {
 		if w <= 0 || n >= uint64(len(rest)-1-w) {
 			return errRecord
 		}
-		if err := decodeOption(rest[0], rest[1+w:1+w+int(n)], j); err != nil {
+		if err := decodeOption(rest[0], rest[1+w:1+w+int(n)], ms, j); err != nil {
 			return err
 		}
 		rest = rest[1+w+int(n):]
 	}
 	j.EnqueuedAt, j.Priority = fromMS(ms), priority
+	if j.RunAt.Before(j.EnqueuedAt) {
+		j.RunAt = j.EnqueuedAt
+	}
 	if lost {
 		return errLost
 	}
@@ -96,17 +103,21 @@ func decodeRecord(rec string, j *Job) error {
 }
 
 // decodeOption reads one option. One that is not known was written by a later version and changes nothing that this one does.
-func decodeOption(tag byte, v string, j *Job) error {
+func decodeOption(tag byte, v string, enqueued int64, j *Job) error {
 	switch tag {
-	case tagAttempts, tagDeadline:
+	case tagAttempts, tagDeadline, tagDue:
 		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil {
+		switch {
+		case err != nil:
 			return errRecord
-		}
-		if tag == tagAttempts {
+		case tag == tagAttempts:
 			j.MaxAttempts = int(n)
-		} else {
+		case tag == tagDeadline:
 			j.Deadline = fromMS(n)
+		case n < 0:
+			j.RunAt = fromMS(enqueued - n)
+		default:
+			j.RunAt = fromMS(n)
 		}
 	case tagMetadata:
 		if json.Unmarshal([]byte(v), &j.Metadata) != nil {
@@ -171,6 +182,12 @@ func placeTime(score float64) time.Time {
 	return fromMS(int64(math.Mod(score, top)/256) + epochMS)
 }
 
+// since says since when a job of this run has been todo.
+func (r run) since() time.Time {
+	place, _ := strconv.ParseFloat(r.place, 64)
+	return placeTime(place)
+}
+
 func fromMS(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -182,6 +199,7 @@ func fromMS(ms int64) time.Time {
 func snapshot(instance string, id uuid.UUID, state State, score string, r *reader) Job {
 	j := Job{ID: id, Instance: instance, State: state}
 	err := decodeRecord(r.str(), &j)
+	j.RunAt = time.Time{}
 	if s := r.str(); s != "" {
 		run, runErr := parseRun(s)
 		err = errors.Join(err, runErr)

@@ -142,6 +142,15 @@ func (a *attempt) end() (cause error, ok bool) {
 	return cause, true
 }
 
+// age is for how long the job has been there. The time to its claim is by Redis' clock, that from there on by ours.
+func (a *attempt) age() time.Duration {
+	age := max(a.lease.Job.StartedAt.Sub(a.lease.Job.EnqueuedAt), 0)
+	if !a.started.IsZero() {
+		age += time.Since(a.started)
+	}
+	return age
+}
+
 // keep notes the result.
 func (a *attempt) keep(result json.RawMessage) {
 	a.mu.Lock()

@@ -21,12 +21,19 @@ type JobEnqueued struct {
 	Job      uuid.UUID
 }
 
+// RunStarted: a supervisor runs. It is the first event of a Run.
+type RunStarted struct{ Supervisor *Supervisor }
+
+// RunStopped: everything that the supervisor ran has ended, or was given up. It is the last event of a Run.
+type RunStopped struct{ Supervisor *Supervisor }
+
 // JobStarted: a handler is about to be called.
 type JobStarted struct {
 	Instance string
 	Job      uuid.UUID
 	Worker   uuid.UUID
-	Attempt  int // this one included
+	Attempt  int           // this one included
+	Waited   time.Duration // since it could run: since it was due, and for a later attempt since it was todo again; by Redis' clock
 }
 
 // Outcome is the way in which an attempt ended.
@@ -53,6 +60,15 @@ type JobFinished struct {
 	State    store.State   // where that led; Cancelled, too, when a cancel came first
 	Err      error         // what the handler returned; of a Buried job without an attempt, the reason
 	Took     time.Duration // the handler; 0 if it was not called
+	Age      time.Duration // since the job was enqueued
+}
+
+// LeasesExtended: a heartbeat has been answered, or has failed: an instance's leases are extended every quarter of one.
+type LeasesExtended struct {
+	Instance string
+	Leases   int
+	Late     time.Duration // how much more than that quarter has gone by since the last that was answered
+	Err      error
 }
 
 // JobReaped: a lease ran out, because its process died or could not reach Redis, and this process' reaper ended it.
@@ -127,16 +143,19 @@ type LoopRecovered struct {
 // EventsDropped: the listener was too slow; this many events are missing in this place.
 type EventsDropped struct{ Count int }
 
-func (JobEnqueued) event()   {}
-func (JobStarted) event()    {}
-func (JobFinished) event()   {}
-func (JobReaped) event()     {}
-func (JobExpired) event()    {}
-func (LeaseLost) event()     {}
-func (StaleWrite) event()    {}
-func (Trimmed) event()       {}
-func (Inconsistent) event()  {}
-func (Audited) event()       {}
-func (LoopFailed) event()    {}
-func (LoopRecovered) event() {}
-func (EventsDropped) event() {}
+func (JobEnqueued) event()    {}
+func (RunStarted) event()     {}
+func (RunStopped) event()     {}
+func (JobStarted) event()     {}
+func (JobFinished) event()    {}
+func (LeasesExtended) event() {}
+func (JobReaped) event()      {}
+func (JobExpired) event()     {}
+func (LeaseLost) event()      {}
+func (StaleWrite) event()     {}
+func (Trimmed) event()        {}
+func (Inconsistent) event()   {}
+func (Audited) event()        {}
+func (LoopFailed) event()     {}
+func (LoopRecovered) event()  {}
+func (EventsDropped) event()  {}

@@ -30,6 +30,7 @@ type feed struct {
 	beats  *loop.Loop
 	reaper *loop.Loop
 	audit  audit
+	beaten time.Time // when the last heartbeat was answered, or had nothing to do; the heartbeat's goroutine only
 
 	// All under pool.mu.
 	due     bool      // there may be jobs that no request asked for yet
@@ -41,7 +42,10 @@ type feed struct {
 	passing bool      // a turn that passes a wake-up on is on its way to a request
 	look    []turn    // of the look that is being made
 
-	vain bool // its last request with leave for suspects brought none of those there are; under suspicion.mu
+	vain    bool // its last request with leave for suspects brought none of those there are; under suspicion.mu
+	asking  int  // claims that are unanswered
+	tripped bool // see Trip: no claim until shut, one job at a time afterwards
+	shut    time.Time
 }
 
 // turn is what a slot has for the store: the end of an attempt, or only the wish for a job. One without a slot passes a

@@ -95,7 +95,8 @@ func (f *feed) request(l *lane, turns []turn) (x store.Exchange, due bool) {
 			l.finishes = append(l.finishes, t.at.finish)
 			asks = claiming && p.nextLocked(f, t.slot)
 		}
-		if asks {
+		if asks && f.admitsLocked() {
+			f.asking++
 			t.slot.asks++
 			l.claims = append(l.claims, t.slot.worker)
 		}
@@ -189,6 +190,7 @@ func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	f.asking -= len(x.Claims)
 	for _, t := range turns {
 		if t.at != nil && t.at.suspect {
 			ended++
@@ -270,7 +272,7 @@ func (f *feed) tell(turns []turn, got store.Exchanged) {
 		}
 		ev.emit(JobFinished{
 			Instance: job.Instance, Job: job.ID, Worker: job.Worker, Attempt: job.Attempt,
-			Outcome: at.outcome, State: state, Err: at.err, Took: at.took,
+			Outcome: at.outcome, State: state, Err: at.err, Took: at.took, Age: at.age(),
 		})
 	}
 	if got.Trimmed > 0 {
@@ -286,6 +288,7 @@ func (f *feed) giveUp(turns []turn, x store.Exchange) {
 	p := f.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	f.asking -= len(x.Claims)
 	for _, t := range turns {
 		if t.slot != nil {
 			p.given++

@@ -96,6 +96,7 @@ func Retry(p retry.Policy) HandleOption {
 			return invalid("the retry policy is nil")
 		}
 		r.policy = p
+		r.observer, _ = p.(retry.Observer)
 		return nil
 	})
 }
@@ -121,6 +122,7 @@ type registration struct {
 	use         []Middleware
 	terms       store.Terms // but for the process
 	policy      retry.Policy
+	observer    retry.Observer // the policy, if it wants to hear of successes
 	timeout     time.Duration
 	handler     Handler // with its middleware
 }

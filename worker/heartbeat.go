@@ -18,6 +18,7 @@ const beatsPerLease = 4
 func (f *feed) beat() *loop.Loop {
 	every := f.every()
 	passes := 1
+	f.beaten = time.Now()
 	return loop.Start(f.run.base, loop.Config{
 		Name:     loop.Name{Loop: "heartbeat", Instance: f.terms.Instance},
 		Outages:  &f.run.outages,
@@ -39,6 +40,21 @@ type asked struct {
 
 func (f *feed) beatOnce(ctx context.Context, all bool) error {
 	held, idle := f.holders(all)
+	if len(held) == 0 {
+		f.beaten = time.Now() // there was nothing to be late with
+	}
+	err := f.beatAll(ctx, held, idle)
+	if len(held) > 0 {
+		late := max(time.Since(f.beaten)-f.every(), 0)
+		if err == nil {
+			f.beaten = time.Now()
+		}
+		f.run.events.emit(LeasesExtended{Instance: f.terms.Instance, Leases: len(held), Late: late, Err: err})
+	}
+	return err
+}
+
+func (f *feed) beatAll(ctx context.Context, held []*attempt, idle []asked) error {
 	for len(held)+len(idle) > 0 {
 		some := held[:min(len(held), store.MaxCall)]
 		others := idle[:min(len(idle), store.MaxCall-len(some))]

@@ -95,7 +95,11 @@ func (r *process) announce() *loop.Loop {
 		Outages:  &r.outages,
 		MaxPause: min(every, loop.MaxPause),
 		Pass: func(ctx context.Context) (time.Duration, error) {
-			return every, r.rt.Announce(ctx, r.about, beatsPerLease*every)
+			err := r.rt.Announce(ctx, r.about, beatsPerLease*every)
+			if err == nil {
+				r.listed.Store(true)
+			}
+			return every, err
 		},
 	})
 }

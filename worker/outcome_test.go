@@ -357,3 +357,39 @@ func TestTheDelaysOfJobsThatFailTogetherAreSpread(t *testing.T) {
 		r.stopWell()
 	})
 }
+
+// counting is a policy that wants to hear of successes.
+type counting struct {
+	retry.Policy
+	heard *[]int
+}
+
+func (c counting) Succeeded(attempt int) {
+	*c.heard = append(*c.heard, attempt)
+	if attempt == 2 {
+		panic("a bad policy")
+	}
+	runtime.Goexit()
+}
+
+func TestAPolicyHearsOfSuccessesAndDoesNoHarmByFailing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var heard []int
+		worker.Handle(r.sup, "x", func(ctx context.Context, fail bool) error {
+			if job, _ := worker.JobFrom(ctx); fail && job.Attempt == 1 {
+				return errBoom
+			}
+			return nil
+		}, worker.Retry(counting{retry.Fixed(time.Second), &heard}), worker.Concurrency(1))
+		r.start()
+		first, second := r.enqueue("x", false), r.enqueue("x", true)
+		settle(5 * time.Second)
+		r.stopWell()
+		r.wantState(first, store.Done, 1, "")
+		r.wantState(second, store.Done, 2, "boom")
+		if fmt.Sprint(heard) != "[1 2]" || r.logs.count("the retry policy failed") != 2 {
+			t.Errorf("heard of attempts %v, logged\n%s", heard, r.logs)
+		}
+	})
+}

@@ -15,6 +15,7 @@ import (
 // job with that is idle until a look: a turn without an end, to whatever feed is picked.
 type pool struct {
 	run      *process
+	name     string // empty unless instances share it
 	slots    []*slot
 	byWorker map[uuid.UUID]*slot
 	feeds    []*feed // in the order of registration
@@ -44,9 +45,10 @@ type slot struct {
 	stuck bool     // its handler was abandoned; under pool.mu, or when all has stopped
 }
 
-func newPool(run *process, concurrency int, strict bool) *pool {
+func newPool(run *process, name string, concurrency int, strict bool) *pool {
 	p := &pool{
 		run:      run,
+		name:     name,
 		byWorker: make(map[uuid.UUID]*slot, concurrency),
 		picker:   picker{strict: strict},
 		stopping: make(chan struct{}),
@@ -100,7 +102,10 @@ func (s *slot) execute(at *attempt) (err error) {
 	defer recovered(&err)
 	job := at.lease.Job
 	if ev := s.pool.run.events; ev.wanted() {
-		ev.emit(JobStarted{Instance: job.Instance, Job: job.ID, Worker: s.worker, Attempt: job.Attempt})
+		ev.emit(JobStarted{
+			Instance: job.Instance, Job: job.ID, Worker: s.worker, Attempt: job.Attempt,
+			Waited: max(job.StartedAt.Sub(job.RunAt), 0),
+		})
 	}
 	return at.feed.reg.handler(at, job)
 }
@@ -123,6 +128,11 @@ func (s *slot) finish(at *attempt, err error) bool {
 	at.finish.Verb, at.finish.Delay, at.finish.Error = v.verb, v.delay, v.text
 	at.outcome, at.err = outcomeOf(v.verb), v.err
 	logPanic(at, err)
+	if o := at.feed.reg.observer; o != nil && v.verb == store.Complete {
+		if broken := guard(func() error { o.Succeeded(at.lease.Job.Attempt); return nil }); broken != nil {
+			at.log().Error("the retry policy failed when it was told of a success", "err", broken)
+		}
+	}
 	at.feed.turns.Add(turn{s, at})
 	at.feed.relieve() // an end must not wait behind looks for jobs
 	return true

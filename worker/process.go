@@ -19,6 +19,7 @@ import (
 // process is a Run: all that lives while it lasts. Goroutines: one a slot; two loops an instance (heartbeat, reaper) and up to two
 // requests in flight; four loops for all (subscription, lease watch, list of processes) and the listener's.
 type process struct {
+	sup     *Supervisor
 	rt      *store.Runtime
 	cfg     Config
 	log     *slog.Logger
@@ -36,6 +37,7 @@ type process struct {
 	outages    loop.Outages
 	suspects   suspicion
 	hearing    atomic.Bool  // the subscription stands
+	listed     atomic.Bool  // Redis has answered at least once
 	watched    atomic.Int64 // when the lease watch looks next, since started
 	pools      []*pool
 	feeds      []*feed // of all pools
@@ -44,11 +46,12 @@ type process struct {
 	announcer, listener, watcher *loop.Loop
 }
 
-func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*registration) *process {
+func newProcess(ctx context.Context, sup *Supervisor, registered []*registration) *process {
 	host, _ := os.Hostname()
+	cfg, rt := sup.cfg, sup.st.Runtime()
 	r := &process{
-		rt: st.Runtime(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: time.Now(),
-		sole:    st.Runtime().Sole(),
+		sup: sup, rt: rt, cfg: cfg, log: cfg.Logger, now: cfg.Now, started: time.Now(),
+		sole:    rt.Sole(),
 		trusted: cfg.Lease - cfg.Lease/10, // a tenth for the handler to hear of it
 		base:    context.WithoutCancel(ctx),
 		about: store.Process{
@@ -63,7 +66,7 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 	for _, reg := range registered {
 		p := shared[reg.pool]
 		if p == nil {
-			p = newPool(r, reg.concurrency, reg.strict)
+			p = newPool(r, reg.pool, reg.concurrency, reg.strict)
 			r.pools = append(r.pools, p)
 			r.about.Pools = append(r.about.Pools, store.Pool{Name: reg.pool, Concurrency: reg.concurrency})
 		}
@@ -82,6 +85,7 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 
 func (r *process) start() {
 	r.events = newStream(r.cfg.OnEvent, r.log)
+	r.events.emit(RunStarted{r.sup})
 	r.watched.Store(int64(r.trusted))
 	r.watcher = r.lapse()
 	r.announcer = r.announce()
@@ -116,6 +120,7 @@ func (r *process) stop() error {
 	}
 	stuck := r.abandon()
 	unsettled := r.join()
+	r.events.emit(RunStopped{r.sup})
 	return errors.Join(stuck, unsettled, r.events.close(r.cfg.GraceTimeout))
 }
 

@@ -78,6 +78,8 @@ type Supervisor struct {
 	taken      map[string]bool // instances
 	problems   []error
 	ran        bool
+	process    *process // while Run lasts
+	phase      Phase
 }
 
 // New returns a Supervisor without handlers. It does no I/O.
@@ -99,7 +101,7 @@ func New(st *store.Store, cfg Config) (*Supervisor, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Supervisor{st: st, cfg: cfg, taken: map[string]bool{}}, nil
+	return &Supervisor{st: st, cfg: cfg, taken: map[string]bool{}, phase: Idle}, nil
 }
 
 // Run claims jobs and runs them until ctx ends. It returns nil then, once everything has come to its end, and never the
@@ -128,10 +130,14 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := newProcess(ctx, s.st, s.cfg, registered)
+	p := newProcess(ctx, s, registered)
 	p.start()
+	s.enter(Running, p)
 	<-ctx.Done()
-	return p.stop()
+	s.enter(Draining, p)
+	err = p.stop()
+	s.enter(Stopped, nil)
+	return err
 }
 
 // begin makes sure that this is the first Run and that it can go well.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,7 +31,8 @@ func (f *feed) wake() {
 	f.pool.lookLocked()
 }
 
-// called is a wake for a reason that no other process was told. If other instances keep all slots busy, it is passed on.
+// called is a wake for a reason that no other process was told. If other instances keep all slots busy, or the instance is tripped,
+// it is passed on.
 func (f *feed) called() {
 	f.pool.mu.Lock()
 	defer f.pool.mu.Unlock()
@@ -39,10 +41,10 @@ func (f *feed) called() {
 
 func (f *feed) calledLocked() {
 	p := f.pool
-	busy := len(p.idle) == 0 && f.looks == 0 && len(p.feeds) > 1 && p.stopped.IsZero()
+	busy := len(p.idle) == 0 && f.looks == 0 && len(p.feeds) > 1 || !f.admitsLocked()
 	f.stirLocked()
 	p.lookLocked()
-	if busy && !f.passing {
+	if busy && !f.passing && p.stopped.IsZero() {
 		f.passing = true
 		f.turns.Add(turn{})
 	}
@@ -53,6 +55,10 @@ func (f *feed) expire() {
 	f.pool.mu.Lock()
 	defer f.pool.mu.Unlock()
 	f.armed = time.Time{}
+	if left := f.shut.Sub(f.run.now()); f.tripped && left > 0 {
+		f.armLocked(left)
+		return
+	}
 	f.calledLocked()
 }
 
@@ -65,7 +71,7 @@ func (p *pool) least() int {
 }
 
 // open reports whether it makes sense to ask: it may have a job, and its requests are answered. Under pool.mu.
-func (f *feed) open() bool { return !f.empty && f.failing == 0 }
+func (f *feed) open() bool { return !f.empty && f.failing == 0 && f.admitsLocked() }
 
 // wake makes the pool look for the jobs of all its instances.
 func (p *pool) wake() {
@@ -83,7 +89,9 @@ func (p *pool) lookLocked() {
 	if len(p.idle) == 0 || !p.stopped.IsZero() {
 		return
 	}
-	ready := func(f *feed) bool { return f.due && f.looks == 0 && f.failing == 0 && len(f.look) < f.ask }
+	ready := func(f *feed) bool {
+		return f.due && f.looks == 0 && f.failing == 0 && len(f.look) < f.ask && f.admitsLocked()
+	}
 	may := func(i int) bool {
 		// In a strict pool nobody is asked before it is known of those before him that they have nothing, or can't be asked.
 		return ready(p.feeds[i]) || p.picker.strict && p.feeds[i].open()
@@ -159,11 +167,19 @@ func (f *feed) armLocked(next time.Duration) {
 
 // listen is the loop that hears what the process is told: that an instance has work, or that a job is to be cancelled.
 func (r *process) listen() *loop.Loop {
-	sub := r.rt.Subscribe(r.rt.ProcessChannel(r.about.ID))
+	var open atomic.Pointer[store.Subscription] // by the first pass: connecting may take as long as an outage
 	return loop.Start(r.base, loop.Config{
 		Name:    loop.Name{Loop: "subscription"},
 		Outages: &r.outages,
-		Pass: func(context.Context) (time.Duration, error) {
+		Pass: func(ctx context.Context) (time.Duration, error) {
+			sub := open.Load()
+			if sub == nil {
+				sub = r.rt.Subscribe(r.rt.ProcessChannel(r.about.ID))
+				open.Store(sub)
+				if ctx.Err() != nil { // Interrupt may have come before
+					return 0, sub.Close()
+				}
+			}
 			m, err := sub.Receive(poll)
 			if err != nil && r.hearing.Swap(false) {
 				// From now on we look more often. The connection is being made anew already: to read from it at once loses
@@ -177,7 +193,11 @@ func (r *process) listen() *loop.Loop {
 			r.heed(m)
 			return 0, nil
 		},
-		Interrupt: func() { _ = sub.Close() }, // Receive does not hear its context
+		Interrupt: func() { // Receive does not hear its context
+			if sub := open.Load(); sub != nil {
+				_ = sub.Close()
+			}
+		},
 	})
 }
 

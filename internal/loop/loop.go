@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,13 +47,16 @@ type Loop struct {
 	kick   chan struct{}
 	done   chan struct{}
 
+	began time.Time
+	due   atomic.Int64 // when the next pass is to begin, or the present one has begun, since began
+
 	failures int // in a row; the loop's goroutine only
 }
 
 // Start starts a loop, whose first pass comes at once. The values of ctx are those of the passes; when it ends the loop
 // does.
 func Start(ctx context.Context, c Config) *Loop {
-	l := &Loop{Config: c, kick: make(chan struct{}, 1), done: make(chan struct{})}
+	l := &Loop{Config: c, kick: make(chan struct{}, 1), done: make(chan struct{}), began: time.Now()}
 	if l.MaxPause <= 0 {
 		l.MaxPause = MaxPause
 	}
@@ -66,6 +70,16 @@ func (l *Loop) Kick() {
 	select {
 	case l.kick <- struct{}{}:
 	default: // one is noted already
+	}
+}
+
+// Behind is for how long the loop has been at one pass, or has been late for one: 0 while it waits for its time.
+func (l *Loop) Behind() time.Duration {
+	select {
+	case <-l.done:
+		return 0
+	default:
+		return max(time.Since(l.began)-time.Duration(l.due.Load()), 0)
 	}
 }
 
@@ -102,6 +116,7 @@ func (l *Loop) run() {
 		l.sleep(Pause(l.failures, l.MaxPause), nil)
 	}
 	for l.ctx.Err() == nil {
+		l.due.Store(int64(time.Since(l.began)))
 		wait, err := l.pass()
 		if l.ctx.Err() != nil {
 			break // whatever it was, it was because we stop
@@ -126,6 +141,7 @@ func (l *Loop) sleep(wait time.Duration, kick <-chan struct{}) {
 	if wait <= 0 {
 		return
 	}
+	l.due.Store(int64(time.Since(l.began) + wait))
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -45,6 +45,16 @@ type outage struct {
 // Any reports whether anything fails at present.
 func (o *Outages) Any() bool { return o != nil && o.failing.Load() > 0 }
 
+// Open reports whether there is an outage of that scope at present.
+func (o *Outages) Open(scope string) bool {
+	if !o.Any() {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open[scope] != nil
+}
+
 // Failed notes that a loop failed.
 func (o *Outages) Failed(name Name, err error) {
 	if o == nil {

@@ -158,6 +158,16 @@ func watch(pid int, dir string) (*guard, error) {
 	return &guard{cmd, hold}, nil
 }
 
+// Guard ends a process that a test has started, and removes its directory, when the test's own process is gone without having
+// dismissed the guard.
+func Guard(pid int, dir string) (dismiss func(), err error) {
+	g, err := watch(pid, dir)
+	if err != nil {
+		return nil, err
+	}
+	return g.end, nil
+}
+
 // end dismisses the guard; of a nil one there is none to dismiss.
 func (g *guard) end() {
 	if g == nil {

@@ -12,7 +12,8 @@ import (
 // Milliseconds, and never early. People report of systems like this: delays fire early, sub-second ones are rounded away.
 func scheduleCases() []Case {
 	return named(aJobNeverStartsBeforeItsTime, delaysAreMillisecondsRoundedUp, aClaimSaysWhenToLookAgain,
-		thousandsDueAtOnceArePromotedInBoundedBatchesInDueOrder, timeInThePastIsNow)
+		thousandsDueAtOnceArePromotedInBoundedBatchesInDueOrder, timeInThePastIsNow,
+		aClaimSaysSinceWhenTheJobCouldRun)
 }
 
 func aJobNeverStartsBeforeItsTime(t *testing.T, e *Env) {
@@ -155,4 +156,57 @@ func timeInThePastIsNow(t *testing.T, e *Env) {
 	if n := len(e.Claim(t, 10)); n != 4 {
 		t.Errorf("claimed %d jobs, want 4", n)
 	}
+}
+
+// What a job has waited for is told by its first claim from when it was due, however late that comes, and by later ones from when
+// it was todo again.
+func aClaimSaysSinceWhenTheJobCouldRun(t *testing.T, e *Env) {
+	since := func(what string, from, to time.Time) *store.Lease {
+		t.Helper()
+		l := e.claimOne(t)
+		if l.Job.RunAt.Before(from) || l.Job.RunAt.After(to) {
+			t.Errorf("%s could run since %v, want %v to %v", what, l.Job.RunAt, from, to)
+		}
+		return l
+	}
+	before := e.Now(t)
+	e.one(t)
+	after := e.Now(t)
+	e.Later(t, time.Second)
+	l := since("a job without a time", before, after)
+
+	e.Finish(t, store.Finish{Verb: store.Retry, Delay: time.Second}, l)
+	e.Later(t, time.Minute)
+	before = e.Now(t)
+	l = since("a retried job", before, e.Now(t))
+
+	before = e.Now(t)
+	e.Finish(t, store.Finish{Verb: store.Bury}, l)
+	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.RequeueMode{}))
+	after = e.Now(t)
+	e.Later(t, time.Minute)
+	l = since("a requeued job", before, after)
+	e.Finish(t, store.Finish{Verb: store.Complete}, l)
+
+	before = e.Now(t)
+	for what, job := range map[string]store.NewJob{
+		"a delayed job": {Delay: time.Minute}, "a job of a time": {At: before.Add(time.Minute)},
+	} {
+		before = e.Now(t)
+		e.Enqueue(t, job)
+		after = e.Now(t)
+		e.Later(t, time.Hour)
+		from, to := before.Add(time.Minute), after.Add(time.Minute)
+		if !job.At.IsZero() {
+			from, to = job.At, job.At
+			if from.Before(before) { // it is past by the other's hour
+				from, to = before, after
+			}
+		}
+		l := since(what, from, to)
+		e.Finish(t, store.Finish{Verb: store.Complete}, l)
+	}
+	before = e.Now(t)
+	e.Enqueue(t, store.NewJob{At: before.Add(-time.Hour)})
+	since("a job of a past time", before, e.Now(t))
 }

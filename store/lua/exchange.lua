@@ -12,7 +12,7 @@
 --   once, -1 never); how many jobs were trimmed; the jobs whose deadline has passed; the time; for each worker that held a lease
 --   already: its number (finishes first), the lease, record, run, progress, error; of each job that was claimed, for the other
 --   workers that want one, in their order: id, record; for each of these that ran before, or whose place is not in its record:
---   its number among them, run, progress, error; 1 if there are suspects and the process runs none, else 0.
+--   its number among them (negative if it never ran), run, progress, error; 1 if there are suspects and the process runs none, else 0.
 
 local bad = foreign()
 if bad then return bad end
@@ -262,10 +262,11 @@ if room > 0 and not notes[1] then
           run = '1 0 ' .. place .. since .. free[f + 1]
         else
           if not fits(record, p[r], e[r]) then break end
+          local which = run and f + 1 or -f - 1
           local attempt, crashes = match(run or '', '^(%d+) (%d+) ')
           run = whole((tonumber(attempt) or 0) + 1) .. ' ' .. (crashes or '0') .. ' ' .. whole(scores[r] or its) .. since .. free[f + 1]
           local n = #before
-          before[n + 1], before[n + 2], before[n + 3], before[n + 4] = f + 1, run, p[r], e[r]
+          before[n + 1], before[n + 2], before[n + 3], before[n + 4] = which, run, p[r], e[r]
         end
         f = f + 1
         local at, after, worker = 2 * f - 1, 2 * f, free[f]

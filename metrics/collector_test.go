@@ -1,0 +1,267 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/stint-go/stint/metrics"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+	"github.com/stint-go/stint/worker/workertest"
+)
+
+type none = struct{}
+
+// registry returns a fresh one.
+func registry(t *testing.T, all ...prometheus.Collector) *prometheus.Registry {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	for _, c := range all {
+		if err := reg.Register(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return reg
+}
+
+// scrape returns the values of all counters and gauges, and the counts of histograms, by name and labels in the order of their names.
+func scrape(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			values[name(f, m)] = value(m)
+		}
+	}
+	return values
+}
+
+func name(f *dto.MetricFamily, m *dto.Metric) string {
+	labels := make([]string, len(m.Label))
+	for i, l := range m.Label {
+		labels[i] = l.GetName() + "=" + l.GetValue()
+	}
+	return f.GetName() + "{" + strings.Join(labels, ",") + "}"
+}
+
+func value(m *dto.Metric) float64 {
+	if m.Histogram != nil {
+		return float64(m.Histogram.GetSampleCount())
+	}
+	return m.Counter.GetValue() + m.Gauge.GetValue()
+}
+
+// wants checks some of the values; what is not there reads as 0.
+func wants(t *testing.T, got map[string]float64, want map[string]float64) {
+	t.Helper()
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if got[k] != want[k] {
+			t.Errorf("%s is %v, want %v", k, got[k], want[k])
+		}
+	}
+}
+
+// process is a supervisor with its clients and its collector, as a process has them.
+type process struct {
+	col    *metrics.Collector
+	sup    *worker.Supervisor
+	client *worker.Client
+	reg    *prometheus.Registry
+}
+
+func newProcess(t *testing.T, st *store.Store, cfg worker.Config) *process {
+	t.Helper()
+	p := &process{col: metrics.New(st)}
+	cfg.OnEvent = p.col.Observe
+	var err error
+	if p.sup, err = worker.New(st, cfg); err != nil {
+		t.Fatal(err)
+	}
+	p.client = worker.NewClient(st, worker.ClientConfig{OnEvent: p.col.Observe})
+	p.reg = registry(t, p.col)
+	return p
+}
+
+func TestTheNamesAreThoseThatPrometheusWants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := &metrics.Calls{}
+		st, err := store.OpenEmbedded(store.Options{OnCall: calls.Observe})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = st.Close() })
+		p := newProcess(t, st, worker.Config{})
+		worker.Handle(p.sup, "mail", func(context.Context, none) error { return nil })
+		workertest.Start(t, p.sup)
+		calls.Observe("counting", time.Second, store.ErrServer)
+		p.col.Observe(worker.LoopFailed{Loop: "reap"})
+		if _, err := p.client.Enqueue(t.Context(), "mail", nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		p.reg.MustRegister(calls)
+		families, err := p.reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		problems, err := promlint.NewWithMetricFamilies(families).Lint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range problems {
+			t.Errorf("%s: %s", problem.Metric, problem.Text)
+		}
+		for _, f := range families {
+			if !strings.HasPrefix(f.GetName(), "stint_") {
+				t.Errorf("%s is named as if it were not ours", f.GetName())
+			}
+			for _, l := range f.Metric[0].Label {
+				if l.GetName() == "instance" || l.GetName() == "job" {
+					t.Errorf("%s has the label %s, which Prometheus gives to what it scrapes", f.GetName(), l.GetName())
+				}
+			}
+		}
+		if len(families) < 25 {
+			t.Errorf("only %d metrics", len(families))
+		}
+	})
+}
+
+func TestASecondCollectorOnARegistryIsRefused(t *testing.T) {
+	st := workertest.Store(t)
+	reg := registry(t, metrics.New(st))
+	err := reg.Register(metrics.New(st))
+	var already prometheus.AlreadyRegisteredError
+	if !errors.As(err, &already) {
+		t.Errorf("the second is registered with %v", err)
+	}
+	reg = registry(t)
+	for _, label := range []string{"a", "b"} {
+		if err := prometheus.WrapRegistererWith(prometheus.Labels{"store": label}, reg).Register(metrics.New(st)); err != nil {
+			t.Errorf("each with a label of its own: %v", err)
+		}
+	}
+	if _, err := reg.Gather(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSeveralSupervisorsOfAProcessShareACollector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		p := newProcess(t, st, worker.Config{Pools: []worker.Pool{{Name: "all", Concurrency: 3}}})
+		other, err := worker.New(st, worker.Config{OnEvent: p.col.Observe})
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := make(chan struct{})
+		hold := func(context.Context, none) error { <-release; return nil }
+		worker.Handle(p.sup, "a", hold, worker.In("all", 1))
+		worker.Handle(p.sup, "b", hold, worker.In("all", 1))
+		worker.Handle(other, "c", hold, worker.Concurrency(2))
+		workertest.Start(t, p.sup)
+		workertest.Start(t, other)
+		synctest.Wait()
+		wants(t, scrape(t, p.reg), map[string]float64{
+			"stint_workers{pool=all,state=idle,stint_instance=}": 3, "stint_workers{pool=,state=idle,stint_instance=c}": 2,
+		})
+		for _, instance := range []string{"a", "b", "c", "c", "c"} {
+			if _, err := p.client.Enqueue(t.Context(), instance, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		wants(t, scrape(t, p.reg), map[string]float64{
+			"stint_workers{pool=all,state=idle,stint_instance=}": 1, "stint_workers{pool=all,state=busy,stint_instance=}": 2,
+			"stint_workers{pool=,state=idle,stint_instance=c}": 0, "stint_workers{pool=,state=busy,stint_instance=c}": 2,
+			"stint_live_workers{stint_instance=a}": 3, "stint_live_workers{stint_instance=c}": 2, "stint_live_processes{}": 2,
+			"stint_jobs{state=todo,stint_instance=c}": 1, "stint_jobs_claimed_total{stint_instance=c}": 2,
+		})
+		close(release)
+	})
+}
+
+func TestCallsTellRefusalsFromSilenceAndFromAnswers(t *testing.T) {
+	calls := &metrics.Calls{}
+	reg := registry(t, calls)
+	for _, err := range []error{
+		nil, store.ErrNotFound, fmt.Errorf("reading a job: %w", store.ErrTerminal), context.Canceled,
+		store.ErrServer, &store.KeyError{}, errors.New("EOF"), context.DeadlineExceeded,
+	} {
+		calls.Observe("reading a job", time.Millisecond, err)
+	}
+	wants(t, scrape(t, reg), map[string]float64{
+		"stint_store_call_seconds{op=reading a job}":                   8,
+		"stint_store_errors_total{op=reading a job,reason=refused}":    2,
+		"stint_store_errors_total{op=reading a job,reason=unanswered}": 2,
+	})
+}
+
+func TestEveryEventIsCounted(t *testing.T) {
+	col := metrics.New(nil)
+	reg := registry(t, col)
+	job := uuid.New()
+	for _, e := range []worker.Event{
+		worker.JobEnqueued{Instance: "x", Job: job},
+		worker.JobStarted{Instance: "x", Job: job, Waited: time.Second},
+		worker.JobFinished{Instance: "x", Job: job, Outcome: worker.Retried, State: store.Scheduled, Took: time.Second},
+		worker.JobFinished{Instance: "x", Job: job, Outcome: worker.Retried, State: store.Cancelled, Took: time.Second, Age: time.Minute},
+		worker.JobFinished{Instance: "x", Job: job, Outcome: "new", State: "new"}, // of a later version
+		worker.JobReaped{Instance: "x", State: store.Todo}, worker.JobReaped{Instance: "x", State: store.Dead},
+		worker.JobExpired{Instance: "x"}, worker.LeaseLost{Instance: "x"}, worker.StaleWrite{Instance: "x"},
+		worker.Trimmed{Instance: "x", State: store.Dead, Count: 7}, worker.Trimmed{Instance: "x", Count: 3},
+		worker.Inconsistent{Instance: "x"}, worker.Audited{Instance: "x", Jobs: []uuid.UUID{job, job}},
+		worker.LeasesExtended{Instance: "x", Leases: 5, Late: time.Millisecond}, worker.LeasesExtended{Instance: "x", Err: errors.New("gone")},
+		worker.LoopFailed{Loop: "reap", Instance: "x"}, worker.LoopRecovered{Loop: "reap"}, worker.EventsDropped{Count: 11},
+	} {
+		col.Observe(e)
+	}
+	wants(t, scrape(t, reg), map[string]float64{
+		"stint_jobs_enqueued_total{stint_instance=x}": 1, "stint_jobs_claimed_total{stint_instance=x}": 1, "stint_job_wait_seconds{stint_instance=x}": 1,
+		"stint_jobs_finished_total{outcome=retried,stint_instance=x}": 1, "stint_jobs_finished_total{outcome=aborted,stint_instance=x}": 1,
+		"stint_jobs_finished_total{outcome=completed,stint_instance=x}": 0, "stint_job_run_seconds{stint_instance=x}": 2, "stint_job_life_seconds{stint_instance=x}": 1,
+		"stint_jobs_reaped_total{state=todo,stint_instance=x}": 1, "stint_jobs_reaped_total{state=dead,stint_instance=x}": 1,
+		"stint_jobs_expired_total{stint_instance=x}": 1, "stint_leases_lost_total{stint_instance=x}": 1, "stint_stale_writes_total{stint_instance=x}": 1,
+		"stint_jobs_trimmed_total{state=dead,stint_instance=x}": 7, "stint_jobs_trimmed_total{state=any,stint_instance=x}": 3,
+		"stint_inconsistencies_total{stint_instance=x}": 1, "stint_jobs_audited_total{stint_instance=x}": 2,
+		"stint_heartbeats_total{result=ok,stint_instance=x}": 1, "stint_heartbeats_total{result=failed,stint_instance=x}": 1,
+		"stint_heartbeat_lateness_seconds{stint_instance=x}": 1, "stint_outages_total{loop=reap}": 1, "stint_events_dropped_total{}": 11,
+	})
+}
+
+func TestHistogramsHaveClassicAndNativeBuckets(t *testing.T) {
+	col := metrics.New(nil)
+	col.Observe(worker.JobStarted{Instance: "x", Waited: 7 * time.Millisecond})
+	families, err := registry(t, col).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "stint_job_wait_seconds" {
+			continue
+		}
+		h := f.Metric[0].Histogram
+		first, last := h.Bucket[0].GetUpperBound(), h.Bucket[len(h.Bucket)-1].GetUpperBound()
+		if first != 0.001 || last != 3600 || h.Schema == nil || len(h.PositiveSpan) == 0 {
+			t.Errorf("buckets from %v to %v, native ones %v", first, last, h.PositiveSpan)
+		}
+		return
+	}
+	t.Error("there is no such metric")
+}

@@ -1,0 +1,92 @@
+package metrics_test
+
+import (
+	"context"
+	"os"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/metrics"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+// speed runs n jobs that do nothing, all there before, with 100 workers on a real server, and returns how many it does in a second.
+func speed(t *testing.T, n int, observed bool) float64 {
+	t.Helper()
+	var calls metrics.Calls
+	o := store.Options{Prefix: redistest.Prefix(t)}
+	if observed {
+		o.OnCall = calls.Observe
+	}
+	st, err := store.Open(redistest.Shared(t).Client(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reqs := slices.Repeat([]worker.Request{{Instance: "x", Payload: "a payload of thirty-two bytes..."}}, n)
+	if _, err := worker.NewClient(st, worker.ClientConfig{}).EnqueueMany(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	col := metrics.New(st)
+	var cfg worker.Config
+	if observed {
+		cfg.OnEvent = col.Observe
+	}
+	sup, err := worker.New(st, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left atomic.Int64
+	left.Store(int64(n))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	worker.Handle(sup, "x", func(context.Context, none) error {
+		if left.Add(-1) == 0 {
+			cancel()
+		}
+		return nil
+	}, worker.Concurrency(100), worker.Retention(0, 0))
+	start := time.Now()
+	if err := sup.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(start)
+	if observed { // at full speed, too, nothing is missing
+		wants(t, scrape(t, registry(t, col)), map[string]float64{
+			"stint_jobs_finished_total{outcome=completed,stint_instance=x}": float64(n), "stint_jobs_claimed_total{stint_instance=x}": float64(n),
+			"stint_job_wait_seconds{stint_instance=x}": float64(n), "stint_events_dropped_total{}": 0,
+		})
+	}
+	if err := st.DeleteInstance(context.Background(), "x", true); err != nil {
+		t.Fatal(err)
+	}
+	return float64(n) / took.Seconds()
+}
+
+// Metrics cost at most a twentieth of the throughput: with and without are measured in turns, so that whatever else the machine
+// does meets both, and the better half of the rounds counts. The short form is for what is grossly wrong.
+func TestMetricsCostAtMostATwentiethOfTheThroughput(t *testing.T) {
+	n, rounds, least := redistest.Size(20_000, 100_000), redistest.Size(2, 7), redistest.Size(0.5, 0.95)
+	speed(t, n/2, true) // to warm up
+	var with, without []float64
+	for i := range rounds {
+		for k := range 2 {
+			if (i+k)%2 == 0 {
+				without = append(without, speed(t, n, false))
+			} else {
+				with = append(with, speed(t, n, true))
+			}
+		}
+	}
+	median := func(all []float64) float64 { slices.Sort(all); return all[len(all)*3/4] }
+	ratio := median(with) / median(without)
+	t.Logf("%.0f jobs a second with metrics, %.0f without: %.3f; of %.0f and %.0f", median(with), median(without), ratio, with, without)
+	if ratio < least {
+		t.Errorf("with metrics it does %.3f of what it does without, want %.2f", ratio, least)
+	}
+}

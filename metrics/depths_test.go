@@ -1,0 +1,168 @@
+package metrics_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/metrics"
+	"github.com/stint-go/stint/worker"
+	"github.com/stint-go/stint/worker/workertest"
+)
+
+func TestWithoutServingAnInstanceThereAreDepths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		client := worker.NewClient(st, worker.ClientConfig{})
+		for _, delay := range []time.Duration{0, 0, time.Hour} {
+			if _, err := client.Enqueue(t.Context(), "mail", nil, worker.Delay(delay)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := st.Pause(t.Context(), "mail"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(7 * time.Second)
+		got := scrape(t, registry(t, metrics.New(st)))
+		wants(t, got, map[string]float64{
+			"stint_jobs{state=todo,stint_instance=mail}": 2, "stint_jobs{state=scheduled,stint_instance=mail}": 1, "stint_jobs{state=dead,stint_instance=mail}": 0,
+			"stint_oldest_todo_age_seconds{stint_instance=mail}": 7, "stint_paused{stint_instance=mail}": 1,
+			"stint_live_workers{stint_instance=mail}": 0, "stint_live_processes{}": 0, "stint_store_up{}": 1,
+		})
+		if _, ok := got["stint_live_workers{stint_instance=mail}"]; !ok {
+			t.Error("that nobody serves the instance is not told")
+		}
+	})
+}
+
+func TestTheSeriesOfAnInstanceThatIsGoneAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		col := metrics.New(st)
+		reg := registry(t, col)
+		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+		for i := range 50 {
+			if _, err := client.Enqueue(t.Context(), fmt.Sprint("tenant", i), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		all := len(scrape(t, reg))
+		for i := range 49 {
+			if err := st.DeleteInstance(t.Context(), fmt.Sprint("tenant", i), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		got := scrape(t, reg)
+		if len(got) > all/40 {
+			t.Errorf("%d series of one instance, %d of 50", len(got), all)
+		}
+		wants(t, got, map[string]float64{"stint_jobs_enqueued_total{stint_instance=tenant49}": 1})
+		if _, err := client.Enqueue(t.Context(), "tenant0", nil); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, scrape(t, reg), map[string]float64{ // at once, while what the store said before it is still fresh
+			"stint_jobs_enqueued_total{stint_instance=tenant49}": 1, "stint_jobs_enqueued_total{stint_instance=tenant0}": 1,
+		})
+	})
+}
+
+// silent makes commands wait for an answer until it is closed.
+type silent chan struct{}
+
+func (s silent) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		<-s
+		return next(ctx, cmd)
+	}
+}
+func (s silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestAScrapeWaitsNoLongerThanItMayWhateverRedisDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		col := metrics.New(st)
+		reg := registry(t, col)
+		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+		if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
+			t.Fatal(err)
+		}
+		mute := make(silent)
+		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		for range 3 { // the question that is out is not asked again
+			start := time.Now()
+			got := scrape(t, reg)
+			if took := time.Since(start); took > 3*time.Second {
+				t.Errorf("a scrape took %v", took)
+			}
+			wants(t, got, map[string]float64{"stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=mail}": 1})
+			if _, ok := got["stint_jobs{state=todo,stint_instance=mail}"]; ok {
+				t.Error("it tells what it can't know")
+			}
+		}
+		close(mute)
+		time.Sleep(time.Minute)
+		wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, "stint_jobs{state=todo,stint_instance=mail}": 1})
+	})
+}
+
+func TestScrapesAtTheSameTimeAskOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		client := worker.NewClient(st, worker.ClientConfig{})
+		for i := range 3 {
+			if _, err := client.Enqueue(t.Context(), fmt.Sprint("x", i), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fault := &redistest.Fault{}
+		st.Runtime().Client().(*redis.Client).AddHook(fault)
+		reg := registry(t, metrics.New(st))
+		scrape(t, reg) // the scripts are known from here on
+		time.Sleep(2 * time.Second)
+		before := fault.Seen()
+		done := make(chan struct{})
+		for range 10 {
+			go func() {
+				_, _ = reg.Gather()
+				done <- struct{}{}
+			}()
+		}
+		for range 10 {
+			<-done
+		}
+		if n := fault.Seen() - before; n != 5 { // instances, three of them, processes
+			t.Errorf("10 scrapes of 3 instances cost %d commands, want 5", n)
+		}
+	})
+}
+
+func TestAForeignKeyHidesOnlyItsOwnInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		col := metrics.New(st)
+		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+		for _, instance := range []string{"good", "spoilt"} {
+			if _, err := client.Enqueue(t.Context(), instance, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := st.Runtime().Client().Set(t.Context(), "stint:{spoilt}:dead", "not ours", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		got := scrape(t, registry(t, col))
+		wants(t, got, map[string]float64{
+			"stint_jobs{state=todo,stint_instance=good}": 1, "stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=spoilt}": 1,
+		})
+	})
+}

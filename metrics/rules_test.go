@@ -1,0 +1,152 @@
+package metrics_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint/internal/promtest"
+	"github.com/stint-go/stint/metrics"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker/workertest"
+)
+
+func TestTheAlertRulesDoWhatTheirTestsSay(t *testing.T) {
+	if out, err := promtest.Promtool(t, ".", "check", "rules", "alerts.yml"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := promtest.Promtool(t, ".", "test", "rules", "alerts_test.yml"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+var alertName = regexp.MustCompile(`(?:alert|alertname): (\w+)`)
+
+func TestEachAlertIsTested(t *testing.T) {
+	names := func(file string) (all []string) {
+		for _, m := range alertName.FindAllStringSubmatch(read(t, file), -1) {
+			if !slices.Contains(all, m[1]) {
+				all = append(all, m[1])
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	if rules, tests := names("alerts.yml"), names("alerts_test.yml"); !slices.Equal(rules, tests) {
+		t.Errorf("the rules are %v, tested are %v", rules, tests)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var (
+	metricName = regexp.MustCompile(`\bstint_[a-z0-9_]+`)
+	descName   = regexp.MustCompile(`fqName: "(\w+)"`)
+)
+
+// described returns the names of all metrics.
+func described(t *testing.T) []string {
+	t.Helper()
+	descs := make(chan *prometheus.Desc, 100)
+	metrics.New(workertest.Store(t)).Describe(descs)
+	calls := &metrics.Calls{}
+	calls.Observe("x", time.Second, store.ErrServer)
+	calls.Describe(descs)
+	close(descs)
+	var names []string
+	for d := range descs {
+		names = append(names, descName.FindStringSubmatch(d.String())[1])
+	}
+	return names
+}
+
+func TestRulesDashboardAndDocsSpeakOfMetricsThatThereAre(t *testing.T) {
+	there := described(t)
+	for _, file := range []string{"alerts.yml", "alerts_test.yml", "dashboard.json", "../docs/metrics.md", "../docs/operations.md"} {
+		for _, name := range metricName.FindAllString(read(t, file), -1) {
+			base := name
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} { // of a histogram
+				base = strings.TrimSuffix(base, suffix)
+			}
+			if base != "stint_instance" && !slices.Contains(there, base) {
+				t.Errorf("%s speaks of %s, which there is not", file, name)
+			}
+		}
+	}
+	docs := read(t, "../docs/metrics.md")
+	for _, name := range there {
+		if !strings.Contains(docs, "`"+name+"`") {
+			t.Errorf("docs/metrics.md does not list %s", name)
+		}
+	}
+}
+
+// The dashboard as far as one can know it without Grafana: it is read, its panels have places, and each question is PromQL.
+func TestTheDashboardHoldsTogether(t *testing.T) {
+	var board struct {
+		Title, UID string
+		Templating struct{ List []struct{ Name string } }
+		Panels     []struct {
+			ID      int
+			Title   string
+			Type    string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, "dashboard.json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	if board.Title == "" || board.UID == "" || len(board.Panels) < 10 {
+		t.Errorf("it is called %q, %q and has %d panels", board.Title, board.UID, len(board.Panels))
+	}
+	taken, ids := map[[2]int]string{}, map[int]bool{}
+	var rules strings.Builder
+	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")
+	for _, p := range board.Panels {
+		if ids[p.ID] || p.Title == "" || p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("panel %d %q has no title, no question, or another's number", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other, ok := taken[[2]int{x, y}]; ok || x >= 24 {
+					t.Fatalf("panel %q covers %q, or is outside", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		for _, target := range p.Targets {
+			expr := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*", "$job", ".*").Replace(target.Expr)
+			quoted, _ := json.Marshal(expr)
+			rules.WriteString("  - record: a:b\n    expr: " + string(quoted) + "\n    labels: {panel: " + string(must(json.Marshal(p.Title+target.Expr))) + "}\n")
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/rules.yml", []byte(rules.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := promtest.Promtool(t, dir, "check", "rules", "rules.yml"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

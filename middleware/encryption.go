@@ -1,0 +1,159 @@
+package middleware
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/stint-go/stint/retry"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+// KeyID is the key of the metadata that names the key which a job's payload and result are encrypted with.
+const KeyID = "stint-key-id"
+
+// ErrKey: a payload or a result can't be decrypted: its key is not among the keys, or is another one under the same name, or what was
+// encrypted has been changed. The text says which, and names the key.
+var ErrKey = errors.New("decrypting")
+
+// Keys encrypts the payloads and results of jobs with AES-GCM, so that Redis never holds them in the clear. Both sides need it:
+//
+//	keys, err := middleware.NewKeys("2027-01", map[string][]byte{"2027-01": key, "2026-07": former})
+//	client := worker.NewClient(st, worker.ClientConfig{Hooks: []worker.EnqueueHook{keys.Encrypt}})      // the last hook
+//	sup, err := worker.New(st, worker.Config{Middleware: []worker.Middleware{keys.Decrypt}})
+//	job, err := client.Wait(ctx, id); job, err = keys.Open(job)                                          // to read a result
+//
+// To rotate: add the new key to all processes, then make it the current one, and remove the former one when the jobs that
+// were encrypted with it are gone. A job whose key is not known, or does not fit, is dead with a reason that names the key.
+//
+// What is encrypted is bound to its instance, and a result to its job: nothing can be moved elsewhere unnoticed. A job without a
+// key in its metadata is passed on as it is, so that encryption can be introduced under way. Not encrypted are metadata, progress
+// and errors. Encrypted JSON is a third longer than plain.
+type Keys struct {
+	current string
+	ciphers map[string]cipher.AEAD
+}
+
+// NewKeys makes Keys of 16, 24 or 32 bytes each, by their names, which are not secret. What is enqueued is encrypted with the current
+// one.
+func NewKeys(current string, keys map[string][]byte) (*Keys, error) {
+	k := &Keys{current: current, ciphers: map[string]cipher.AEAD{}}
+	for id, key := range keys {
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, fmt.Errorf("%w: key %q has %d bytes; 16, 24 or 32 are allowed", store.ErrInvalid, id, len(key))
+		}
+		if k.ciphers[id], err = cipher.NewGCM(block); err != nil {
+			return nil, fmt.Errorf("%w: key %q: %w", store.ErrInvalid, id, err)
+		}
+	}
+	if k.ciphers[current] == nil || current == "" {
+		return nil, fmt.Errorf("%w: the current key %q is not among the keys", store.ErrInvalid, current)
+	}
+	return k, nil
+}
+
+// Encrypt is the hook that encrypts the payload of each job with the current key. Hooks after it see what is encrypted; none may send
+// it to another instance.
+func (k *Keys) Encrypt(_ context.Context, r *worker.Request) error {
+	raw, ok := r.Payload.(json.RawMessage)
+	if !ok || raw == nil {
+		var err error
+		if raw, err = json.Marshal(r.Payload); err != nil {
+			return fmt.Errorf("%w: the payload: %w", store.ErrInvalid, err)
+		}
+	} else if !json.Valid(raw) {
+		return fmt.Errorf("%w: the payload is not JSON: %.40q", store.ErrInvalid, []byte(raw))
+	}
+	r.Payload = k.seal(k.current, raw, payloadOf(r.Instance))
+	r.Options = append(r.Options, worker.Metadata(KeyID, k.current))
+	return nil
+}
+
+// Decrypt is the middleware that gives the handler the payload in the clear, and encrypts its result with the key of the payload. The
+// job of worker.JobFrom stays as it is in the store.
+func (k *Keys) Decrypt(next worker.Handler) worker.Handler {
+	return func(ctx context.Context, job store.Job) error {
+		id, encrypted := job.Metadata[KeyID]
+		if !encrypted {
+			return next(ctx, job)
+		}
+		var err error
+		if job.Payload, err = k.open(id, job.Payload, payloadOf(job.Instance)); err != nil {
+			return retry.Permanent(fmt.Errorf("%w the payload: %w", ErrKey, err))
+		}
+		if err := next(ctx, job); err != nil {
+			return err
+		}
+		err = worker.EditResult(ctx, func(result json.RawMessage) (json.RawMessage, error) {
+			if result == nil {
+				return nil, nil
+			}
+			return k.seal(id, result, resultOf(job)), nil
+		})
+		if err != nil { // its work is done: to do it again would not help, and the result must not be kept in the clear
+			return retry.Permanent(fmt.Errorf("encrypting the result: %w", err))
+		}
+		return nil
+	}
+}
+
+// Open returns a job with its payload and its result in the clear, to be read with worker.ResultOf. A job that is not encrypted is
+// returned as it is. An error is an ErrKey.
+func (k *Keys) Open(job store.Job) (store.Job, error) {
+	id, encrypted := job.Metadata[KeyID]
+	if !encrypted {
+		return job, nil
+	}
+	payload, err := k.open(id, job.Payload, payloadOf(job.Instance))
+	if err != nil {
+		return job, fmt.Errorf("%w the payload of job %s: %w", ErrKey, job.ID, err)
+	}
+	if job.Result != nil {
+		result, err := k.open(id, job.Result, resultOf(job))
+		if err != nil {
+			return job, fmt.Errorf("%w the result of job %s: %w", ErrKey, job.ID, err)
+		}
+		job.Result = result
+	}
+	job.Payload = payload
+	return job, nil
+}
+
+// payloadOf and resultOf say what a text is, in words that it is bound to.
+func payloadOf(instance string) string { return "payload of " + instance }
+func resultOf(job store.Job) string    { return "result of " + job.ID.String() + " of " + job.Instance }
+
+// seal returns a JSON string: the nonce and the text, encrypted.
+func (k *Keys) seal(id string, text json.RawMessage, what string) json.RawMessage {
+	aead := k.ciphers[id]
+	sealed := make([]byte, aead.NonceSize(), aead.NonceSize()+len(text)+aead.Overhead())
+	_, _ = rand.Read(sealed) // it never fails
+	sealed = aead.Seal(sealed, sealed, text, []byte(what))
+	quoted := make([]byte, 0, base64.StdEncoding.EncodedLen(len(sealed))+2)
+	quoted = append(quoted, '"')
+	quoted = base64.StdEncoding.AppendEncode(quoted, sealed)
+	return append(quoted, '"')
+}
+
+func (k *Keys) open(id string, quoted json.RawMessage, what string) (json.RawMessage, error) {
+	aead := k.ciphers[id]
+	if aead == nil {
+		return nil, fmt.Errorf("key %q is not among the keys of this process", id)
+	}
+	var sealed []byte
+	if err := json.Unmarshal(quoted, &sealed); err != nil || len(sealed) < aead.NonceSize() {
+		return nil, fmt.Errorf("it is not what key %q makes", id)
+	}
+	text, err := aead.Open(nil, sealed[:aead.NonceSize()], sealed[aead.NonceSize():], []byte(what))
+	if err != nil {
+		return nil, fmt.Errorf("it was not encrypted with the key that is %q here, or was changed since", id)
+	}
+	return text, nil
+}
