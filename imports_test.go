@@ -43,9 +43,10 @@ var onlyIn = map[string][]string{
 	"github.com/redis/go-redis/...":           {"store", "internal/storetest", "internal/redistest", "example/..."},
 	"github.com/alicebob/miniredis/...":       {"store", "internal/storetest"},
 	"github.com/prometheus/client_golang/...": {"metrics", "example/..."},
-	"testing/...":        {"worker/workertest", "internal/storetest", "internal/redistest"},
-	"pgregory.net/rapid": {"internal/storetest"},
-	"go.uber.org/goleak": {},
+	"testing/...":                    {"worker/workertest", "internal/storetest", "internal/redistest"},
+	"github.com/netresearch/go-cron": {"internal/cronspec"},
+	"pgregory.net/rapid":             {"internal/storetest"},
+	"go.uber.org/goleak":             {},
 }
 
 // mayStart lists the packages that start goroutines: the runtime, and programs and test rigs.
