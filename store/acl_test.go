@@ -251,6 +251,23 @@ func round(t *testing.T, rdb, admin *redis.Client) {
 		_ = st.Requeue(ctx, j, store.RequeueMode{})
 	}
 	_, _ = st.Purge(ctx, all)
+	entry := store.Definition{Key: "e", Spec: "* * * * *", RecordCount: 1, Job: store.NewJob{Payload: json.RawMessage(`{}`)}}
+	_, _, _ = rt.Register(ctx, "x", []store.Definition{entry}, false)
+	for range 3 {
+		time.Sleep(2 * time.Millisecond)
+		if read, err := rt.Entries(ctx, "x", "", []string{"e"}); err == nil {
+			_, _ = rt.Undispatched(ctx, "x", "n", "why", map[string]time.Time{"e": read.Now})
+			_, _, _ = rt.Dispatch(ctx, &lane, "x", "n", []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: read.Now}}}})
+		}
+	}
+	_, _ = st.RunEntry(ctx, "e")
+	_, _ = st.FindDispatch(ctx, "e", time.Now())
+	_, _ = st.Dispatches(ctx, store.DispatchFilter{})
+	_, _ = st.Entries(ctx)
+	_ = st.EnableEntry(ctx, "e", false)
+	_ = st.EnableEntry(ctx, "e", true)
+	_ = st.RemoveEntry(ctx, "e")
+	_, _, _ = rt.Register(ctx, "x", []store.Definition{entry}, false)
 	_ = st.DeleteInstance(ctx, "x", true)
 	_ = rt.Leave(ctx, me)
 }

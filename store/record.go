@@ -18,7 +18,8 @@ import (
 //	13 digits            when it was enqueued, in ms; the server's clock writes it
 //	1 byte               '0' + priority
 //	tag length bytes ... further options, each a byte, a uvarint and what it counts:
-//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 'x' nothing: the record is a stand-in for one that was lost
+//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 't' the tick of cron that it is of (see Tick),
+//	                     'x' nothing: the record is a stand-in for one that was lost
 //	0                    ends them
 //	payload              JSON, the rest
 const (
@@ -31,6 +32,7 @@ const (
 	tagAttempts = 'a'
 	tagDeadline = 'd'
 	tagMetadata = 'm'
+	tagTick     = 't'
 	tagLost     = 'x'
 )
 
@@ -106,6 +108,12 @@ func decodeOption(tag byte, v string, j *Job) error {
 		} else {
 			j.Deadline = fromMS(n)
 		}
+	case tagTick:
+		f := strings.SplitN(v, " ", 4)
+		if len(f) != 4 {
+			return errRecord
+		}
+		j.Tick = Tick{Entry: f[3], Zone: f[2], At: parseMS(f[0]), Previous: parseMS(f[1])}
 	case tagMetadata:
 		if json.Unmarshal([]byte(v), &j.Metadata) != nil {
 			return errRecord
