@@ -57,16 +57,25 @@ type stored struct {
 	RecordCount int           `json:"recordCount"`
 }
 
-// words are the definition in the words of register.lua.
-func (d *Definition) words() ([]any, error) {
+// Validate says what is wrong with a definition, but for its spec and zone.
+func (d *Definition) Validate() error {
 	if err := validName("entry", d.Key); err != nil {
-		return nil, err
+		return err
 	}
 	job := d.Job
 	job.ID = uuid.Max // any: each tick's has its own
-	if err := job.validate(); err != nil {
-		return nil, fmt.Errorf("entry %s: %w", d.Key, err)
-	}
+	return job.validate()
+}
+
+// Fingerprint is the same for definitions that are, and for hardly any others.
+func (d *Definition) Fingerprint() string {
+	fingerprint, _ := d.words()[3].(string)
+	return fingerprint
+}
+
+// words are a valid definition in the words of register.lua.
+func (d *Definition) words() []any {
+	job := d.Job
 	if job.Priority == 0 {
 		job.Priority = DefPriority
 	}
@@ -76,7 +85,7 @@ func (d *Definition) words() ([]any, error) {
 	}
 	about, _ := json.Marshal(stored{d.Spec, d.Zone, d.CatchUp, d.Window, d.Jitter, d.SkipOverlap, d.RecordAge, d.RecordCount})
 	template := append([]byte(by+" "), encodeRecord(job.Priority, &job)...)
-	return []any{d.Key, about, template, digest(string(about), string(template)), digest(d.Spec, d.Zone)}, nil
+	return []any{d.Key, about, template, digest(string(about), string(template)), digest(d.Spec, d.Zone)}
 }
 
 // digest is short, and as good as unique.
@@ -111,18 +120,18 @@ func (r *Runtime) Register(ctx context.Context, instance string, all []Definitio
 	if len(all) > MaxCall {
 		return nil, nil, invalid("%d entries in one call; at most %d are allowed", len(all), MaxCall)
 	}
-	result, holders, words := make([]Registration, len(all)), make([]string, len(all)), make([][]any, len(all))
 	for i := range all {
-		var err error
-		if words[i], err = all[i].words(); err != nil {
-			return nil, nil, err
+		if err := all[i].Validate(); err != nil {
+			return nil, nil, fmt.Errorf("entry %s: %w", all[i].Key, err)
 		}
 	}
+	result, holders := make([]Registration, len(all)), make([]string, len(all))
 	err := r.s.do(ctx, "registering entries", func() (err error) {
 		if err = r.s.announce(ctx, instance, false); err != nil {
 			return err
 		}
-		if holders, err = r.s.own(ctx, instance, all); err != nil {
+		// What was removed must not be noted as ours again: so that is only asked for at first.
+		if holders, err = r.s.own(ctx, instance, all, !missing); err != nil {
 			return err
 		}
 		keys, args, sent := r.s.keys.cron(instance), []any{1}, []int{}
@@ -133,7 +142,7 @@ func (r *Runtime) Register(ctx context.Context, instance string, all []Definitio
 			if result[i] = Elsewhere; holders[i] != instance {
 				continue
 			}
-			sent, args, keys = append(sent, i), append(args, words[i]...), append(keys, r.s.keys.removed(instance, all[i].Key))
+			sent, args, keys = append(sent, i), append(args, all[i].words()...), append(keys, r.s.keys.removed(instance, all[i].Key))
 		}
 		reply, err := r.s.run(ctx, scriptRegister, keys, args...)
 		if err != nil {
@@ -144,17 +153,24 @@ func (r *Runtime) Register(ctx context.Context, instance string, all []Definitio
 		if len(letters) != len(sent) {
 			return fmt.Errorf("answered for %d entries of %d", len(letters), len(sent))
 		}
+		var there []Definition
 		for k, i := range sent {
-			result[i] = Registration(letters[k])
+			if result[i] = Registration(letters[k]); missing && result[i] != Removed {
+				there = append(there, all[i])
+			}
 		}
-		return nil
+		_, err = r.s.own(ctx, instance, there, true)
+		return err
 	})
 	return result, holders, err
 }
 
 // own notes which instance the keys belong to, and returns for each the one that it does.
-func (s *Store) own(ctx context.Context, instance string, all []Definition) ([]string, error) {
-	args := make([]any, 0, 2*len(all))
+func (s *Store) own(ctx context.Context, instance string, all []Definition, note bool) ([]string, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	args := []any{flag(note)}
 	for i := range all {
 		args = append(args, all[i].Key, instance)
 	}

@@ -35,6 +35,9 @@ const (
 	StatusFailed     = "failed"
 )
 
+// ReasonOverlap is the reason of a tick that was skipped for the entry's SkipOverlap.
+const ReasonOverlap = "the job of the tick before has not ended"
+
 // maxReason and maxNode are how many bytes a record has of its reason and its node.
 const (
 	maxReason = 512

@@ -17,7 +17,7 @@ import (
 )
 
 // process is a Run: all that lives while it lasts. Goroutines: one a slot; two loops an instance (heartbeat, reaper) and up to two
-// requests in flight; four loops for all (subscription, lease watch, list of processes) and the listener's.
+// requests in flight; one an instance that entries target; four loops for all (subscription, lease watch, list of processes) and the listener's.
 type process struct {
 	rt      *store.Runtime
 	cfg     Config
@@ -40,10 +40,12 @@ type process struct {
 	feeds      []*feed // of all pools
 	byInstance map[string]*feed
 
+	schedulers []*scheduler
+
 	announcer, listener, watcher *loop.Loop
 }
 
-func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*registration) *process {
+func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*registration, entries map[string][]store.Definition) *process {
 	host, _ := os.Hostname()
 	r := &process{
 		rt: st.Runtime(), cfg: cfg, log: cfg.Logger, now: cfg.Now, started: time.Now(),
@@ -76,6 +78,9 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 		listed := &r.about.Pools[slices.Index(r.pools, p)]
 		listed.Instances = append(listed.Instances, reg.terms.Instance)
 	}
+	for instance, all := range entries {
+		r.schedulers = append(r.schedulers, newScheduler(r, instance, all))
+	}
 	return r
 }
 
@@ -88,6 +93,9 @@ func (r *process) start() {
 		p.start()
 	}
 	r.listener = r.listen()
+	for _, s := range r.schedulers {
+		s.start()
+	}
 }
 
 // failed and recovered tell of the beginning and the end of an outage.
@@ -145,6 +153,9 @@ func (r *process) stopClaiming(hard context.Context) {
 	for _, f := range r.feeds {
 		f.reaper.Cancel()
 	}
+	for _, s := range r.schedulers {
+		s.loop.Cancel()
+	}
 	r.announcer.Stop()
 	for _, p := range r.pools {
 		if !await(hard, p.quiet) {
@@ -192,6 +203,9 @@ func (r *process) join() error {
 	}
 	for _, f := range r.feeds {
 		f.reaper.Wait()
+	}
+	for _, s := range r.schedulers {
+		s.loop.Wait()
 	}
 	r.listener.Stop()
 	r.watcher.Stop()

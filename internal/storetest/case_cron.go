@@ -216,6 +216,9 @@ func aRemovedEntryStopsUntilSomebodyStartsWithIt(t *testing.T, e *Env) {
 	if got := e.register(t, true, definition("a")); got != "r" {
 		t.Errorf("for who had registered it, it is %q, want removed", got)
 	}
+	if n := e.Raw.HExists(ctx, e.Prefix+":entries", "a").Val(); n {
+		t.Error("it belongs to an instance still")
+	}
 	now := e.Now(t)
 	if got := e.register(t, false, definition("a")); got != "n" {
 		t.Errorf("for who starts, it is %q, want new", got)
