@@ -118,6 +118,19 @@ func TestTheRulesForAClusterInTheDocsAreEnough(t *testing.T) {
 		if j, err := st.Get(t.Context(), id); err != nil || j.State != store.Todo {
 			t.Errorf("%s: %s, %v", instance, j.State, err)
 		}
+		entry := store.Definition{Key: "e" + instance, Spec: "* * * * *", Job: store.NewJob{Payload: json.RawMessage(`1`)}}
+		if _, _, err := st.Runtime().Register(t.Context(), instance, []store.Definition{entry}, false); err != nil {
+			t.Fatal(err)
+		}
+		if id, err = st.RunEntry(t.Context(), "e"+instance); err != nil {
+			t.Fatal(err)
+		}
+		if page, err := st.Dispatches(t.Context(), store.DispatchFilter{Entry: "e" + instance}); err != nil || len(page.Dispatches) != 1 || page.Dispatches[0].Job != id {
+			t.Errorf("%s: %+v, %v", instance, page, err)
+		}
+		if err := st.RemoveEntry(t.Context(), "e"+instance); err != nil {
+			t.Error(err)
+		}
 	}
 	for i, admin := range admins {
 		log, err := admin.ACLLog(t.Context(), 10).Result()
