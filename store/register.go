@@ -176,6 +176,17 @@ func (s *Store) own(ctx context.Context, instance string, all []Definition, note
 	return holders, nil
 }
 
+// Owned reports whether it is noted which instance an entry belongs to. That stands in a key of its own, which may be lost when the
+// rest is not; to register anew what is missing notes it again.
+func (r *Runtime) Owned(ctx context.Context, entry string) (bool, error) {
+	var there bool
+	err := r.s.do(ctx, "looking for an entry", func() (err error) {
+		there, err = r.s.rdb.HExists(ctx, r.s.keys.entries(), entry).Result()
+		return r.s.named(ctx, err, r.s.keys.entries(), "hash")
+	})
+	return there, err
+}
+
 // disown forgets which instance entries belong to.
 func (s *Store) disown(ctx context.Context, entries ...string) error {
 	if len(entries) == 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 	_ "time/tzdata" // the same on a machine without zone data
 
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
 )
@@ -259,19 +260,46 @@ func TestATickThatFallsIntoAnOutageIsDispatchedLateOnce(t *testing.T) {
 	})
 }
 
-func TestWhateverReplyOfADispatchIsLostItsTickRunsOnce(t *testing.T) {
-	for n := 1; n <= 6; n++ {
-		bubble(t, func(t *testing.T) {
-			r, f := cronRig(t, worker.Config{}, each(time.Hour))
-			r.start()
-			settle(30 * time.Minute)
-			r.fault.LoseReplyNth(n, func(cmd []string) bool { return true })
-			settle(3 * time.Hour)
-			if len(f.ticks) != 3 {
-				t.Errorf("with reply %d lost: %+v", n, f.ticks)
-			}
-			r.stopWell()
-		})
+// Each command of an entry's life fails once: the registration, the reading, the dispatch.
+func TestWhateverCommandOfCronIsLostEachTickRunsOnce(t *testing.T) {
+	modes := map[string]func(*redistest.Fault, int, ...redistest.Match) <-chan struct{}{
+		"refused": (*redistest.Fault).FailNth, "the reply lost": (*redistest.Fault).LoseReplyNth,
+		"cut": (*redistest.Fault).CutNth, "the reply cut": (*redistest.Fault).CutReplyNth,
+	}
+	for mode, arm := range modes {
+		for _, tc := range []struct {
+			after time.Duration
+			nth   int
+		}{{0, 1}, {0, 2}, {0, 3}, {time.Hour - time.Second, 1}, {time.Hour - time.Second, 2}} {
+			bubble(t, func(t *testing.T) {
+				r, f := cronRig(t, worker.Config{}, each(time.Hour))
+				var struck <-chan struct{}
+				strike := func() { struck = arm(r.fault, tc.nth, redistest.Mentions("cron_ticks")) }
+				if tc.after == 0 {
+					strike()
+				}
+				r.start()
+				if tc.after > 0 {
+					settle(tc.after)
+					strike()
+				}
+				settle(3*time.Hour + 30*time.Minute - tc.after)
+				select {
+				case <-struck:
+				default:
+					t.Errorf("%s: command %d after %v did not come", mode, tc.nth, tc.after)
+				}
+				if len(f.ticks) != 3 || len(r.dispatches(store.DispatchFilter{})) != 3 {
+					t.Errorf("%s: command %d after %v: %+v", mode, tc.nth, tc.after, f.ticks)
+				}
+				for i := 1; i < len(f.ticks); i++ {
+					if f.ticks[i].At.Sub(f.ticks[i-1].At) != time.Hour {
+						t.Errorf("%s: %+v", mode, f.ticks)
+					}
+				}
+				r.stopWell()
+			})
+		}
 	}
 }
 
@@ -481,6 +509,26 @@ func TestWhatRedisHasLostIsRegisteredAgain(t *testing.T) {
 		settle(time.Hour)
 		if len(f.ticks) < 6 {
 			t.Errorf("%d ticks ran, want it to go on", len(f.ticks))
+		}
+		r.stopWell()
+	})
+}
+
+func TestWhereEntriesBelongIsNotedAgainWhenItWasLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, f := cronRig(t, worker.Config{}, each(time.Hour))
+		r.start()
+		settle(time.Minute)
+		must(t, r.st.Runtime().Client().Del(t.Context(), "stint:entries").Err())
+		if _, err := r.st.RunEntry(t.Context(), "e"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("it is found without: %v", err)
+		}
+		settle(15 * time.Minute)
+		_, err := r.st.RunEntry(t.Context(), "e")
+		must(t, err)
+		settle(time.Hour)
+		if len(f.ticks) != 1 || f.hand != 1 {
+			t.Errorf("%+v, %d by hand", f.ticks, f.hand)
 		}
 		r.stopWell()
 	})

@@ -239,14 +239,26 @@ func (s *scheduler) look(ctx context.Context) error {
 			return err
 		}
 	}
-	var foreign []*line
+	var foreign, own []*line
 	for _, l := range s.lines {
-		if l.foreign {
+		switch {
+		case l.foreign:
 			foreign = append(foreign, l)
+		case !l.removed:
+			own = append(own, l)
 		}
 	}
 	if err := s.register(ctx, foreign, false); err != nil {
 		return err
+	}
+	if len(own) > 0 { // one stands for all
+		there, err := s.run.rt.Owned(ctx, own[0].declared.Key)
+		if err == nil && !there {
+			err = s.register(ctx, own, true)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	s.refresh = s.now().Add(s.run.rarely(refreshEvery))
 	return nil
