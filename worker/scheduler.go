@@ -218,6 +218,9 @@ func (s *scheduler) undispatched(ctx context.Context, r *request, why error) err
 		}
 		s.push(l)
 	}
+	if len(ticks) == 0 {
+		return nil
+	}
 	first, err := s.run.rt.Undispatched(ctx, s.instance, s.run.cfg.Node, why.Error(), ticks)
 	for key, tick := range ticks {
 		if first[key] {

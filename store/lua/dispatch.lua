@@ -11,12 +11,13 @@
 --   last that was dispatched; a letter for each decision that was carried out: d dispatched, x it was already, s skipped, o skipped
 --   because the last one's job has not ended.
 
-local first = 27 -- the first of the records' keys
-kinds[25], kinds[26] = HASH, HASH
+local own = #kinds -- keys of the instance and the lane
+local first = own + 3 -- the first of the records' keys
+kinds[own + 1], kinds[own + 2] = HASH, HASH
 for i = first, #KEYS do kinds[i] = ZSET end
 local bad = foreign()
 if bad then return bad end
-local cronJobs, cronTicks = KEYS[25], KEYS[26]
+local cronJobs, cronTicks = KEYS[own + 1], KEYS[own + 2]
 local number, node = tonumber(ARGV[1]), ARGV[2]
 local answer, late = said(number)
 if late then return late end

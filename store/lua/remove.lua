@@ -3,11 +3,11 @@
 -- ARGV: 1 to do so although jobs are doing or entries are registered, else 0.
 -- Returns: 0; how many jobs are doing, how many entries there are; unless forced, nothing was removed if there are any.
 
-for i = 24, 26 do kinds[i] = HASH end
-for i = 27, #KEYS do kinds[i] = ZSET end
+local own = #kinds - 1 -- keys of the instance; there is no lane
+for i = own + 1, #KEYS do kinds[i] = i <= own + 3 and HASH or ZSET end
 local bad = foreign()
 if bad then return bad end
-local n, entries = call('ZCARD', doing), live[KEYS[24]] and call('HLEN', KEYS[24]) or 0
+local n, entries = call('ZCARD', doing), live[KEYS[own + 1]] and call('HLEN', KEYS[own + 1]) or 0
 if (n > 0 or entries > 0) and ARGV[1] ~= '1' then return { 0, n, entries } end
 for i = 1, #KEYS do redis.pcall('UNLINK', KEYS[i]) end
 return { 0, 0, 0 }
