@@ -170,7 +170,7 @@ func (s *scheduler) dispatch(ctx context.Context, r *request) error {
 
 // answer takes in what became of the ticks of a line, and puts it back to wait for its next.
 func (s *scheduler) answer(l *line, asked []store.Decision, a store.TickAnswer, now time.Time) {
-	from := l.state.Decided
+	var from time.Time
 	switch a.Verdict {
 	case store.Absent, store.Altered:
 		s.stale, from = true, now
