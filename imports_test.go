@@ -45,6 +45,7 @@ var onlyIn = map[string][]string{
 	"github.com/redis/go-redis/...":           {"store", "internal/storetest", "internal/redistest", "example/..."},
 	"github.com/alicebob/miniredis/...":       {"store", "internal/storetest"},
 	"github.com/prometheus/client_golang/...": {"metrics", "example/..."},
+	"github.com/netresearch/go-cron":          {"internal/cronspec"},
 	"github.com/sony/gobreaker/...":           {"middleware"},
 	"go.opentelemetry.io/...":                 {"tracing", "example/..."},
 	"testing/...":                             {"worker/workertest", "internal/storetest", "internal/redistest", "internal/promtest"},

@@ -33,6 +33,8 @@ type role struct {
 	Play         string // which handler
 	Lease        time.Duration
 	Drain, Grace time.Duration // 0 is the default
+	Node         string        // "" is the default
+	Skew         time.Duration // of the clock that arms its timers
 }
 
 const roleVar = "STINT_TEST_ROLE"
@@ -68,6 +70,8 @@ func (r role) play() error {
 		DrainTimeout: r.Drain,
 		GraceTimeout: r.Grace,
 		Logger:       r.logger(),
+		Node:         r.Node,
+		Now:          func() time.Time { return time.Now().Add(r.Skew) },
 		OnEvent: func(e worker.Event) {
 			switch e := e.(type) {
 			case worker.LeaseLost:
@@ -111,7 +115,7 @@ func (r role) play() error {
 			return r.noteRun(ctx, rdb)
 		}, worker.Concurrency(20))
 	default:
-		if !r.playFault(sup, say) && !r.playLimit(sup, rdb) {
+		if !r.playFault(sup, say) && !r.playLimit(sup, rdb) && !r.playCron(sup, rdb) {
 			return errors.New("no such play")
 		}
 	}

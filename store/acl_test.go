@@ -183,6 +183,19 @@ func TestTheRulesForAClusterInTheDocsAreEnough(t *testing.T) {
 		if j, err := st.Get(t.Context(), id); err != nil || j.State != store.Todo {
 			t.Errorf("%s: %s, %v", instance, j.State, err)
 		}
+		entry := store.Definition{Key: "e" + instance, Spec: "* * * * *", Job: store.NewJob{Payload: json.RawMessage(`1`)}}
+		if _, _, err := st.Runtime().Register(t.Context(), instance, []store.Definition{entry}, false); err != nil {
+			t.Fatal(err)
+		}
+		if id, err = st.RunEntry(t.Context(), "e"+instance); err != nil {
+			t.Fatal(err)
+		}
+		if page, err := st.Dispatches(t.Context(), store.DispatchFilter{Entry: "e" + instance}); err != nil || len(page.Dispatches) != 1 || page.Dispatches[0].Job != id {
+			t.Errorf("%s: %+v, %v", instance, page, err)
+		}
+		if err := st.RemoveEntry(t.Context(), "e"+instance); err != nil {
+			t.Error(err)
+		}
 	}
 	for i, admin := range admins {
 		log, err := admin.ACLLog(t.Context(), 10).Result()
@@ -316,6 +329,23 @@ func round(t *testing.T, rdb, admin *redis.Client) {
 		_ = st.Requeue(ctx, j, store.RequeueMode{})
 	}
 	_, _ = st.Purge(ctx, all)
+	entry := store.Definition{Key: "e", Spec: "* * * * *", RecordCount: 1, Job: store.NewJob{Payload: json.RawMessage(`{}`)}}
+	_, _, _ = rt.Register(ctx, "x", []store.Definition{entry}, false)
+	for range 3 {
+		time.Sleep(2 * time.Millisecond)
+		if read, err := rt.Entries(ctx, "x", "", []string{"e"}); err == nil {
+			_, _ = rt.Undispatched(ctx, "x", "n", "why", map[string]time.Time{"e": read.Now})
+			_, _, _ = rt.Dispatch(ctx, &lane, "x", "n", []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: read.Now}}}})
+		}
+	}
+	_, _ = st.RunEntry(ctx, "e")
+	_, _ = st.FindDispatch(ctx, "e", time.Now())
+	_, _ = st.Dispatches(ctx, store.DispatchFilter{})
+	_, _ = st.Entries(ctx)
+	_ = st.EnableEntry(ctx, "e", false)
+	_ = st.EnableEntry(ctx, "e", true)
+	_ = st.RemoveEntry(ctx, "e")
+	_, _, _ = rt.Register(ctx, "x", []store.Definition{entry}, false)
 	_ = st.DeleteInstance(ctx, "x", true)
 	_ = rt.Leave(ctx, me)
 }

@@ -132,8 +132,9 @@ func (s *Store) selected(ctx context.Context, f Filter) ([]string, error) {
 	return []string{f.Instance}, nil
 }
 
-// DeleteInstance removes an instance with all its jobs. ErrState if jobs are doing, unless force is set: then their leases are
-// lost. A later enqueue makes the instance anew.
+// DeleteInstance removes an instance with all its jobs. ErrState if jobs are doing, or entries of cron target it, unless force is set:
+// then the leases are lost, and the entries removed with their records; processes that declare these and still run register them
+// again. A later enqueue makes the instance anew.
 func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool) error {
 	if err := ValidateInstance(instance); err != nil {
 		return err
@@ -143,13 +144,27 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 		forced = 1
 	}
 	return s.do(ctx, "deleting an instance", func() error {
-		reply, err := s.run(ctx, scriptRemove, s.instanceKeys(instance), forced)
+		entries, err := s.entriesOf(ctx, instance)
+		if err != nil {
+			return err
+		}
+		keys := append(s.instanceKeys(instance), s.keys.cron(instance)...)
+		for _, e := range entries {
+			keys = append(keys, s.keys.dispatches(instance, e))
+		}
+		reply, err := s.run(ctx, scriptRemove, keys, forced)
 		if err != nil {
 			return err
 		}
 		p := reader{v: reply}
 		if n := p.int(); n > 0 {
 			return fmt.Errorf("%w: %d jobs of %s are doing", ErrState, n, instance)
+		}
+		if n := p.int(); n > 0 {
+			return fmt.Errorf("%w: %d entries of cron target %s", ErrState, n, instance)
+		}
+		if err := s.disown(ctx, entries...); err != nil {
+			return err
 		}
 		s.mu.Lock()
 		delete(s.known, instance)

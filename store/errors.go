@@ -9,8 +9,8 @@ import (
 
 // The conditions a caller can act on. Errors of the network and of contexts are returned as they are, wrapped.
 var (
-	// ErrNotFound: no job with that id in any instance.
-	ErrNotFound = errors.New("job not found")
+	// ErrNotFound: no job with that id in any instance, no entry with that key, no record of that tick.
+	ErrNotFound = errors.New("not found")
 	// ErrExists: a job with that id is already there; nothing was changed.
 	ErrExists = errors.New("job exists")
 	// ErrDuplicate: another job of the instance has the same key of uniqueness; a *DuplicateError names it.

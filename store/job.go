@@ -57,6 +57,7 @@ type Job struct {
 	Metadata    map[string]string
 	MaxAttempts int       // 0: as the handler's retry policy says
 	Deadline    time.Time // zero: none
+	Tick        Tick      // of a job that a tick of cron made
 
 	EnqueuedAt time.Time
 	RunAt      time.Time // scheduled: when due; todo, and in a handler: since when it could run
@@ -65,4 +66,12 @@ type Job struct {
 	LeaseUntil time.Time // doing: when the lease runs out unless it is extended
 
 	Worker uuid.UUID // doing: who holds it; later: who held it last
+}
+
+// Tick is one fire time of an entry of cron.
+type Tick struct {
+	Entry    string
+	Zone     string    // the entry's, by its IANA name; "" is UTC
+	At       time.Time // when it was to fire
+	Previous time.Time // the last that was dispatched before; zero: it is the first
 }

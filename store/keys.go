@@ -34,12 +34,21 @@ import (
 //	locks      hash  key -> mode, id, and in a window the time when it ends
 //	windows    zset  key by that time
 //	lane:<id>  string, expiring: the last request of a lane and its answer (see lane.go)
+//	cron       hash  entry -> definition: JSON (see cron.go)
+//	cron_jobs  hash  entry -> its job: deadline, record less its head
+//	cron_ticks hash  entry -> "enabled latest last fingerprint fingerprint job": the latest tick that is decided, the last that was
+//	           dispatched and its job; "" -> the number of changes of entries
+//	cron_dispatch:<entry>
+//	           zset  record of a tick, by tick (see dispatch.go)
+//	cron_removed:<entry>
+//	           string, expiring: the entry was removed, and is not registered again by those who had registered it
 //
 // Ids are their 16 bytes. A place is (10-priority)*9*10^14 + seq, and a due time is ms*16 + (10-priority): both are whole
 // numbers below 2^53, so that a zset's score holds them exactly. seq is a clock that never stands still or goes back:
 // the greater of the last one plus one and 256 times the milliseconds since 2000. So the place also tells since when.
 //
-// Global keys, each touched alone: instances (set), processes (zset, JSON by expiry), format (string).
+// Global keys, each touched alone: instances (set), processes (zset, JSON by expiry), format (string), entries (hash: of cron, to their
+// instances).
 //
 // Channels: process:<hex id> wakes or tells a process, ended:<hex id> announces that an awaited job has ended, on replicas nobody
 // listens but the replicas (see replicas.go).
@@ -94,6 +103,21 @@ func (k keyspace) lane(instance string, id uuid.UUID) string {
 	return k.prefix + ":{" + instance + "}:lane:" + hex.EncodeToString(id[:])
 }
 
+// cron returns the keys of an instance's entries: cron, cron_jobs, cron_ticks.
+func (k keyspace) cron(instance string) []string {
+	base := k.prefix + ":{" + instance + "}:"
+	return []string{base + "cron", base + "cron_jobs", base + "cron_ticks"}
+}
+
+func (k keyspace) dispatches(instance, entry string) string {
+	return k.prefix + ":{" + instance + "}:cron_dispatch:" + entry
+}
+
+func (k keyspace) removed(instance, entry string) string {
+	return k.prefix + ":{" + instance + "}:cron_removed:" + entry
+}
+
+func (k keyspace) entries() string   { return k.prefix + ":entries" }
 func (k keyspace) instances() string { return k.prefix + ":instances" }
 func (k keyspace) processes() string { return k.prefix + ":processes" }
 func (k keyspace) format() string    { return k.prefix + ":format" }

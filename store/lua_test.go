@@ -117,6 +117,11 @@ func TestKeysGoListsEveryKey(t *testing.T) {
 	}
 	head, _, _ := strings.Cut(string(text), "\nconst (")
 	said := strings.Join(regexp.MustCompile(`(?m)^//(.*)$`).FindAllString(head, -1), "\n")
+	for name := range storetest.Cron {
+		if !strings.Contains(said, "\t"+name+" ") && !strings.Contains(said, "\t"+name+":<entry>") {
+			t.Errorf("keys.go does not say what %q is", name)
+		}
+	}
 	for name := range storetest.Layout {
 		if !regexp.MustCompile(`//\t.*\b` + name + `\b`).MatchString(said) {
 			t.Errorf("keys.go does not say what %q is", name)

@@ -19,7 +19,9 @@ import (
 //	16 digits            its place, if it was todo at once, else zeros; the script writes it
 //	1 byte               '0' + priority
 //	tag length bytes ... further options, each a byte, a uvarint and what it counts:
-//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 't' when it was to run (ms in digits, or - and ms after it was enqueued), 'x' nothing: the record is a stand-in for one that was lost
+//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 't' when it was to run (ms in digits,
+//	                     or - and ms after it was enqueued), 'c' the tick of cron that it is of (see Tick), 'x' nothing: the record is a
+//	                     stand-in for one that was lost
 //	0                    ends them
 //	payload              JSON, the rest
 const (
@@ -34,6 +36,7 @@ const (
 	tagDeadline = 'd'
 	tagMetadata = 'm'
 	tagDue      = 't'
+	tagTick     = 'c'
 	tagLost     = 'x'
 )
 
@@ -119,6 +122,12 @@ func decodeOption(tag byte, v string, enqueued int64, j *Job) error {
 		default:
 			j.RunAt = fromMS(n)
 		}
+	case tagTick:
+		f := strings.SplitN(v, " ", 4)
+		if len(f) != 4 {
+			return errRecord
+		}
+		j.Tick = Tick{Entry: f[3], Zone: f[2], At: parseMS(f[0]), Previous: parseMS(f[1])}
 	case tagMetadata:
 		if json.Unmarshal([]byte(v), &j.Metadata) != nil {
 			return errRecord

@@ -46,6 +46,15 @@ var (
 	scriptSelect    = load("select", noWrites)
 	scriptAudit     = load("audit", allowOOM)
 	scriptRemove    = load("remove", allowOOM)
+
+	scriptOwn          = load("own", "")
+	scriptRegister     = load("register", "")
+	scriptEntries      = load("entries", noWrites)
+	scriptDispatch     = load("dispatch", "")
+	scriptUndispatched = load("undispatched", allowOOM)
+	scriptEnable       = load("enable", allowOOM)
+	scriptUnschedule   = load("unschedule", allowOOM)
+
 	scriptAnnounce  = load("announce", allowOOM)
 	scriptProcesses = load("processes", noWrites)
 )
@@ -59,7 +68,7 @@ func load(name, flags string) script {
 		return string(b)
 	}
 	src := read(name)
-	if name != "announce" && name != "processes" { // those have no instance
+	if name != "announce" && name != "processes" && name != "own" { // those have no instance
 		src = read("prelude") + src
 	}
 	shebang := "#!lua"

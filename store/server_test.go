@@ -52,6 +52,41 @@ func enqueue(st *store.Store, ctx context.Context) error {
 	return errors.Join(append(outcome, err)...)
 }
 
+func TestATickThatFindsNoMemoryHasFailedUntilThereIsSome(t *testing.T) {
+	server := redistest.Start(t)
+	e := storetest.Real(t, server.Addr())
+	ctx := t.Context()
+	definition := store.Definition{Key: "e", Spec: "* * * * *", Job: store.NewJob{Payload: []byte(`1`)}}
+	_, _, err := e.Runtime.Register(ctx, "mail", []store.Definition{definition}, false)
+	noError(t, "registering", err)
+	e.Later(t, time.Hour)
+	read, err := e.Runtime.Entries(ctx, "mail", "", []string{"e"})
+	noError(t, "reading the entry", err)
+	tick := read.Now.Add(-time.Minute)
+	dispatch := func() error {
+		ticks := []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: tick}}}}
+		_, _, err := e.Runtime.Dispatch(ctx, new(store.Lane), "mail", "node", ticks)
+		return err
+	}
+	noError(t, "limiting the memory", e.Raw.ConfigSet(ctx, "maxmemory", "1mb").Err())
+	wantErr(t, "dispatching", dispatch(), store.ErrServer)
+	_, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", map[string]time.Time{"e": tick})
+	noError(t, "noting it", err)
+	if d, err := e.Store.FindDispatch(ctx, "e", tick); err != nil || d.Status != store.StatusFailed {
+		t.Errorf("%+v, %v; want it to have failed", d, err)
+	}
+	noError(t, "disabling", e.Store.EnableEntry(ctx, "e", false))
+	noError(t, "limiting it no more", e.Raw.ConfigSet(ctx, "maxmemory", "0").Err())
+	noError(t, "enabling", e.Store.EnableEntry(ctx, "e", true))
+	e.Later(t, time.Hour)
+	read, err = e.Runtime.Entries(ctx, "mail", "", []string{"e"})
+	noError(t, "reading the entry", err)
+	noError(t, "dispatching", dispatch())
+	if d, err := e.Store.FindDispatch(ctx, "e", tick); err != nil || d.Status != store.StatusDispatched {
+		t.Errorf("%+v, %v; want it upgraded", d, err)
+	}
+}
+
 func TestWorkGoesOnWhileTheServerIsOutOfMemory(t *testing.T) {
 	server := redistest.Start(t)
 	e := storetest.Real(t, server.Addr())

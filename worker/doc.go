@@ -38,6 +38,11 @@
 // A panic and a runtime.Goexit are errors like any other (see [PanicError], [ErrGoexit]) and harm nothing but the attempt.
 // The same goes for middleware, policies and listeners.
 //
+// # Cron
+//
+// [Supervisor.Schedule] declares entries, in every process: at each tick of an entry there is one job, in one instance. A handler learns of
+// its tick by [TickFrom]. The store has a record of each tick, and lists, disables, removes and runs entries by hand.
+//
 // # When Redis is away
 //
 // Nothing ends: what talks to Redis says so once, tries again with growing pauses, and says once when it gets through.

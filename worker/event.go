@@ -102,6 +102,44 @@ type StaleWrite struct {
 	Outcome  Outcome // what would have been
 }
 
+// TickDispatched: this process has dispatched a tick of an entry: its job is enqueued. It may be missing where the reply was lost.
+type TickDispatched struct {
+	Entry, Instance string
+	At              time.Time // the tick, in the entry's zone
+	Job             uuid.UUID
+	Late            time.Duration // by Redis' clock
+}
+
+// TickSkipped: this process has decided that a tick is not dispatched, for it was missed or the job of the last one has not ended.
+type TickSkipped struct {
+	Entry, Instance string
+	At              time.Time
+	First           time.Time // the first of those that it stands for: At, unless many were missed
+	Reason          string
+}
+
+// TickFailed: Redis has refused to take the job of a tick. It is tried again for as long as the entry's window says; this event comes
+// once.
+type TickFailed struct {
+	Entry, Instance string
+	At              time.Time
+	Err             error
+}
+
+// EntryReplaced: what this process has declared of an entry is not what stands: another process has registered another definition
+// later. This one fires by that from now on.
+type EntryReplaced struct {
+	Entry, Instance string
+	Spec, Zone      string // that stand
+}
+
+// EntryRefused: an entry that this process has declared can't be fired by it: its key belongs to another instance, or what stands
+// can't be read here. It is tried again.
+type EntryRefused struct {
+	Entry, Instance string
+	Err             error
+}
+
 // Trimmed: a bound of retention removed ended jobs.
 type Trimmed struct {
 	Instance string
@@ -127,7 +165,7 @@ type Audited struct {
 // LoopFailed: something that this process does again and again has begun to fail. It goes on trying. When Redis can't be
 // reached many loops fail for one reason; that is one event, of the first.
 type LoopFailed struct {
-	Loop     string // "exchange", "heartbeat", "reap", "announce", "subscription"
+	Loop     string // "exchange", "heartbeat", "reap", "announce", "subscription", "cron"
 	Instance string // empty where it is the process'
 	Err      error
 }
@@ -153,6 +191,11 @@ func (JobReaped) event()      {}
 func (JobExpired) event()     {}
 func (LeaseLost) event()      {}
 func (StaleWrite) event()     {}
+func (TickDispatched) event() {}
+func (TickSkipped) event()    {}
+func (TickFailed) event()     {}
+func (EntryReplaced) event()  {}
+func (EntryRefused) event()   {}
 func (Trimmed) event()        {}
 func (Inconsistent) event()   {}
 func (Audited) event()        {}

@@ -17,7 +17,7 @@ import (
 )
 
 // process is a Run: all that lives while it lasts. Goroutines: one a slot; two loops an instance (heartbeat, reaper) and up to two
-// requests in flight; four loops for all (subscription, lease watch, list of processes) and the listener's.
+// requests in flight; one an instance that entries target; four loops for all (subscription, lease watch, list of processes) and the listener's.
 type process struct {
 	sup     *Supervisor
 	rt      *store.Runtime
@@ -42,6 +42,8 @@ type process struct {
 	pools      []*pool
 	feeds      []*feed // of all pools
 	byInstance map[string]*feed
+
+	schedulers []*scheduler
 
 	announcer, listener, watcher *loop.Loop
 }
@@ -80,6 +82,9 @@ func newProcess(ctx context.Context, sup *Supervisor, registered []*registration
 		listed := &r.about.Pools[slices.Index(r.pools, p)]
 		listed.Instances = append(listed.Instances, reg.terms.Instance)
 	}
+	for instance, all := range sup.entries {
+		r.schedulers = append(r.schedulers, newScheduler(r, instance, all))
+	}
 	return r
 }
 
@@ -93,6 +98,9 @@ func (r *process) start() {
 		p.start()
 	}
 	r.listener = r.listen()
+	for _, s := range r.schedulers {
+		s.start()
+	}
 }
 
 // failed and recovered tell of the beginning and the end of an outage.
@@ -151,6 +159,9 @@ func (r *process) stopClaiming(hard context.Context) {
 	for _, f := range r.feeds {
 		f.reaper.Cancel()
 	}
+	for _, s := range r.schedulers {
+		s.loop.Cancel()
+	}
 	r.announcer.Stop()
 	for _, p := range r.pools {
 		if !await(hard, p.quiet) {
@@ -198,6 +209,9 @@ func (r *process) join() error {
 	}
 	for _, f := range r.feeds {
 		f.reaper.Wait()
+	}
+	for _, s := range r.schedulers {
+		s.loop.Wait()
 	}
 	r.listener.Stop()
 	r.watcher.Stop()

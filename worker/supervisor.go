@@ -68,14 +68,17 @@ func (c *Config) validate() error {
 }
 
 // Supervisor runs the jobs of the instances that handlers are registered for, and keeps those instances in order: it ends the
-// leases that ran out, whoever held them, and removes what retention no longer keeps. It is for one Run.
+// leases that ran out, whoever held them, and removes what retention no longer keeps. It dispatches the ticks of the entries that are
+// scheduled. It is for one Run.
 type Supervisor struct {
 	st  *store.Store
 	cfg Config
 
 	mu         sync.Mutex
 	registered []*registration
-	taken      map[string]bool // instances
+	taken      map[string]bool               // instances
+	scheduled  map[string]bool               // keys of entries
+	entries    map[string][]store.Definition // by instance
 	problems   []error
 	ran        bool
 	process    *process // while Run lasts
@@ -101,13 +104,16 @@ func New(st *store.Store, cfg Config) (*Supervisor, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Supervisor{st: st, cfg: cfg, taken: map[string]bool{}, phase: Idle}, nil
+	return &Supervisor{
+		st: st, cfg: cfg, phase: Idle,
+		taken: map[string]bool{}, scheduled: map[string]bool{}, entries: map[string][]store.Definition{},
+	}, nil
 }
 
 // Run claims jobs and runs them until ctx ends. It returns nil then, once everything has come to its end, and never the
 // context's error.
 //
-// It returns at once, with nothing started, when a registration was wrong (all of them, joined), without a handler
+// It returns at once, with nothing started, when a registration was wrong (all of them, joined), without a handler or an entry
 // (ErrNoHandler), and when it was called before (ErrRan). A Redis that can't be reached is no reason to return, neither at
 // first nor later: Run says so, once, by a line in the log and an event, and goes on trying.
 //
@@ -151,7 +157,7 @@ func (s *Supervisor) begin() ([]*registration, error) {
 	if len(s.problems) > 0 {
 		return nil, errors.Join(s.problems...)
 	}
-	if len(s.registered) == 0 {
+	if len(s.registered) == 0 && len(s.entries) == 0 {
 		return nil, ErrNoHandler
 	}
 	return s.registered, nil

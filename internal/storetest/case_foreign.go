@@ -276,6 +276,9 @@ func aBusyRunLeavesOnlyKeysOfTheLayout(t *testing.T, e *Env) {
 	must(t, e.Store.Pause(t.Context(), instance)) // so that a job waits and a process too
 	e.ask(t, uuid.New())
 	e.Enqueue(t, e.by(t, soon), unique(store.UniqueDone, "k"), unique(store.UniqueWindow, "w"))
+	e.registered(t, "nightly")
+	e.Later(t, time.Hour)
+	e.dispatch(t, "node", "nightly", e.Now(t))
 	seen := map[string]bool{}
 	for _, key := range e.keys(t) {
 		rest := strings.TrimPrefix(strings.TrimPrefix(key, e.Prefix+":"), "{"+instance+"}:")

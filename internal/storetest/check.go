@@ -22,8 +22,13 @@ var Layout = map[string]string{
 	"suspects": "zset", "probes": "hash", "deadlines": "zset", "owners": "hash", "locks": "hash", "windows": "zset",
 }
 
+// Cron names the types of the keys that an instance's entries of cron have; the last two are followed by an entry's key.
+var Cron = map[string]string{
+	"cron": "hash", "cron_jobs": "hash", "cron_ticks": "hash", "cron_dispatch": "zset", "cron_removed": "string",
+}
+
 // Global names the types of the other keys.
-var Global = map[string]string{"instances": "set", "processes": "zset", "format": "string"}
+var Global = map[string]string{"instances": "set", "processes": "zset", "format": "string", "entries": "hash"}
 
 // keys returns all keys under the prefix.
 func (e *Env) keys(t testing.TB) []string {
@@ -157,7 +162,13 @@ func (e *Env) checkKey(t testing.TB, key string) (instance string, ok bool) {
 		var name string
 		instance, name, _ = strings.Cut(tagged, "}:")
 		name, lane, _ := strings.Cut(name, ":")
-		want = Layout[name]
+		want = Layout[name] + Cron[name]
+		if name == "cron_removed" {
+			ttl, err := e.Raw.PTTL(t.Context(), key).Result()
+			if err != nil || ttl <= 0 || ttl > 24*time.Hour {
+				t.Errorf("key %q lives for %v (%v); want at most a day", key, ttl, err)
+			}
+		}
 		if name == "lane" {
 			ttl, err := e.Raw.PTTL(t.Context(), key).Result()
 			if err != nil || ttl <= 0 || ttl > time.Hour || len(lane) != 32 {

@@ -45,6 +45,7 @@ func Cases() []Case {
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
+		cronCases(), dispatchCases(),
 		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }
 
@@ -139,6 +140,8 @@ func (e *Env) shift(t testing.TB, d time.Duration) {
 			e.shiftScores(t, key, by)
 		case "scheduled":
 			e.shiftScores(t, key, by*16)
+		case "cron_ticks":
+			e.shiftTicks(t, key, d)
 		case "locks", "meta":
 			for field, v := range e.Raw.HGetAll(ctx, key).Val() {
 				if name == "meta" && !slices.Contains([]string{"reaped", "grace", "rate", "leased"}, field) || name == "locks" && v[0] != 'w' {
@@ -155,6 +158,25 @@ func (e *Env) shift(t testing.TB, d time.Duration) {
 				}
 			}
 		}
+	}
+}
+
+// shiftTicks moves the latest tick that is decided, and the last that was dispatched, of each entry.
+func (e *Env) shiftTicks(t testing.TB, key string, d time.Duration) {
+	t.Helper()
+	for entry, state := range e.Raw.HGetAll(t.Context(), key).Val() {
+		f := strings.SplitN(state, " ", 6)
+		if entry == "" || len(f) != 6 {
+			continue
+		}
+		for i := 1; i <= 2; i++ {
+			at, err := strconv.ParseInt(f[i], 10, 64)
+			must(t, err)
+			if at > 0 {
+				f[i] = strconv.FormatInt(at-d.Milliseconds(), 10)
+			}
+		}
+		e.put(t, "HSET", key, entry, strings.Join(f, " "))
 	}
 }
 

@@ -18,21 +18,16 @@ if answer then
 end
 local now = clock()
 
-local ids = {}
-for i = 1, n do ids[i] = ARGV[width * (i - 1) + 4] end
-local there = look('HMGET', jobs, ids)
-local notes = call('HMGET', meta, 'maxrec', 'paused', 'seq')
-local soonest = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
-local first = soonest[2] and tonumber(soonest[2]) -- (to assign it to the same name goes wrong in the embedded server's Lua)
+local asked = {}
+for i = 1, n do asked[i] = ARGV[width * (i - 1) + 4] end
+local there = look('HMGET', jobs, asked)
 
-local letters, others, records, places, dues, seen = {}, {}, {}, {}, {}, {}
-local newDeadlines, newLocks, newOwners, newWindows, ended, taken = {}, {}, {}, {}, {}, {}
-local head, longest, claimable = '1' .. format('%013d', now), 0, 0
-local from = following(notes[3], now)
-local seq = from
+local letters, others, seen = {}, {}, {}
+local ids, bodies, ranks, times, limits, k = {}, {}, {}, {}, {}, 0
+local newLocks, newOwners, newWindows, ended, taken = {}, {}, {}, {}, {}
 for i = 1, n do
   local at = width * (i - 1) + 4
-  local id, priority, due = ids[i], ARGV[at + 2], tonumber(ARGV[at + 3])
+  local id = asked[i]
   local by, unique = width > 4 and ARGV[at + 4] or '', width > 4 and ARGV[at + 5] or ''
   local mode, window, key, other = sub(unique, 1, 1), '', sub(unique, 2), nil
   if mode == 'w' then window, key = match(key, '^(%d+) (.*)$') end
@@ -60,41 +55,15 @@ for i = 1, n do
       newLocks[#newLocks + 1] = key
       newLocks[#newLocks + 1] = mode .. id .. ends
     end
-    if by ~= '' then
-      newDeadlines[#newDeadlines + 1] = by
-      newDeadlines[#newDeadlines + 1] = id
-    end
-    local place = NOWHERE
-    if due < 0 then due = now - due end
-    if due <= now then
-      claimable = claimable + 1
-      place = format('%016d', tonumber(priority) * TOP + seq)
-      seq = seq + 1
-      places[#places + 1] = place
-      places[#places + 1] = id
-    else
-      due = due * 16 + tonumber(priority)
-      dues[#dues + 1] = whole(due)
-      dues[#dues + 1] = id
-      if not first or due < first then first, claimable = due, math.max(claimable, 1) end
-    end
-    local record = head .. place .. ARGV[at + 1]
-    if #record > longest then longest = #record end
-    records[#records + 1] = id
-    records[#records + 1] = record
+    k = k + 1
+    ids[k], bodies[k], ranks[k], times[k], limits[k] = id, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], by
   end
 end
-if seq > from then call('HSET', meta, 'seq', whole(seq - 1)) end
-add('HSET', jobs, records)
 add('HSET', locks, newLocks)
 add('HSET', owners, newOwners)
 add('ZADD', windows, newWindows)
-add('ZADD', deadlines, newDeadlines)
-add('ZADD', todo, places)
-add('ZADD', scheduled, dues)
-if longest > (tonumber(notes[1] or 0) or 0) then call('HSET', meta, 'maxrec', longest) end
+local fresh = accept(now, ids, bodies, ranks, times, limits)
 drop('ZREM', windows, ended)
-if not notes[2] then wake(claimable) end
 answer = table.concat(letters) .. table.concat(others)
 say(number, answer)
-return { 0, answer, notes[3] and 0 or 1 }
+return { 0, answer, fresh }

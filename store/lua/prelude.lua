@@ -35,8 +35,15 @@ local function checkRare(from, to)
   if call('EXISTS', unpack(KEYS, from, to)) > 0 then return check(from, to) end
 end
 
--- A foreign key in our namespace: the reply that names it, or nil when all is well.
-local function foreign() return check(1, 8) or checkRare(9, 13) or checkRare(14, 23) or check(24, #KEYS) end
+-- A foreign key in our namespace: the reply that names it, or nil when all is well. A script with other keys than the instance's
+-- says what types they have; one with more of them adds theirs to kinds.
+local function foreign(types)
+  if types then
+    kinds = types
+    return check(1, #KEYS)
+  end
+  return check(1, 8) or checkRare(9, 13) or checkRare(14, 23) or check(24, #KEYS)
+end
 
 local function clock()
   local t = call('TIME')
@@ -187,6 +194,55 @@ local function holder(key, id, now)
   elseif call('HEXISTS', jobs, other) == 1 then
     return other
   end
+end
+
+-- Takes jobs that are new, so that they can be run: for each its id, its record less the version and the time, 10 - priority, when to run
+-- (see enqueue.lua) and its deadline in ms or ''. Returns 1 if the instance may be new, else 0.
+local function accept(now, ids, bodies, ranks, times, limits)
+  local notes = call('HMGET', meta, 'maxrec', 'paused', 'seq')
+  local soonest = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+  local first = soonest[2] and tonumber(soonest[2]) -- (to assign it to the same name goes wrong in the embedded server's Lua)
+  local records, places, dues, ends = {}, {}, {}, {}
+  local head, longest, claimable = '1' .. format('%013d', now), 0, 0
+  local from = following(notes[3], now)
+  local seq = from
+  for i = 1, #ids do
+    local id, rank, due, place = ids[i], tonumber(ranks[i]), tonumber(times[i]), NOWHERE
+    if limits[i] ~= '' then
+      ends[#ends + 1] = limits[i]
+      ends[#ends + 1] = id
+    end
+    if due < 0 then due = now - due end
+    if due <= now then
+      claimable = claimable + 1
+      place = format('%016d', rank * TOP + seq)
+      seq = seq + 1
+      places[#places + 1] = place
+      places[#places + 1] = id
+    else
+      due = due * 16 + rank
+      dues[#dues + 1] = whole(due)
+      dues[#dues + 1] = id
+      if not first or due < first then first, claimable = due, math.max(claimable, 1) end
+    end
+    local record = head .. place .. bodies[i]
+    if #record > longest then longest = #record end
+    records[2 * i - 1], records[2 * i] = id, record
+  end
+  if seq > from then call('HSET', meta, 'seq', whole(seq - 1)) end
+  add('HSET', jobs, records)
+  add('ZADD', deadlines, ends)
+  add('ZADD', todo, places)
+  add('ZADD', scheduled, dues)
+  if longest > (tonumber(notes[1] or 0) or 0) then call('HSET', meta, 'maxrec', longest) end
+  if not notes[2] then wake(claimable) end
+  return notes[3] and 0 or 1
+end
+
+-- The record of a tick: a letter for what became of it (d dispatched, h dispatched by hand, s skipped, f failed), the tick, the first of
+-- those that it stands for, when that was decided, by whom, the job if there is one, the reason if there is one.
+local function decided(letter, tick, first, now, node, job, reason)
+  return letter .. ' ' .. tick .. ' ' .. first .. ' ' .. whole(now) .. ' ' .. #node .. ' ' .. node .. job .. reason
 end
 
 -- What the end of jobs means for their keys and deadlines. done: whether they completed.

@@ -1,0 +1,192 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint/internal/cronspec"
+)
+
+// Entry is a line of cron that is registered.
+type Entry struct {
+	Key, Spec, Zone, Instance string
+	Enabled                   bool
+	// Next is the next tick, zero while the entry is disabled. Last is the last that was dispatched, zero if none was. Both are in the
+	// entry's zone.
+	Next, Last time.Time
+}
+
+// EntryState is an entry as it is registered.
+type EntryState struct {
+	Definition       // less its Job
+	Missing, Enabled bool
+	Decided, Last    time.Time // the latest tick that is decided, and the last that was dispatched
+	Fingerprint      string
+}
+
+// EntriesRead answers Entries.
+type EntriesRead struct {
+	Now     time.Time // by Redis' clock
+	Changes string    // a number that is another one after each change of an entry of the instance
+	Entries []EntryState
+}
+
+// Entries reads the entries of an instance that have these keys, in their order, at most MaxCall. Where the number of changes is known and still
+// the same it reads none.
+func (r *Runtime) Entries(ctx context.Context, instance, known string, keys []string) (EntriesRead, error) {
+	var read EntriesRead
+	err := r.s.do(ctx, "reading entries", func() (err error) {
+		read, err = r.s.readEntries(ctx, instance, known, keys)
+		return err
+	})
+	return read, err
+}
+
+func (s *Store) readEntries(ctx context.Context, instance, known string, keys []string) (EntriesRead, error) {
+	args := []any{known}
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	cron := s.keys.cron(instance)
+	reply, err := s.run(ctx, scriptEntries, []string{cron[0], cron[2]}, args...)
+	if err != nil {
+		return EntriesRead{}, err
+	}
+	p := reader{v: reply}
+	read := EntriesRead{Now: parseMS(p.str()), Changes: p.str()}
+	l := p.list()
+	for i := 0; l.more() && i < len(keys); i++ {
+		read.Entries = append(read.Entries, entryState(keys[i], l.str(), l.str()))
+	}
+	return read, nil
+}
+
+func entryState(key, definition, state string) EntryState {
+	e := EntryState{Definition: Definition{Key: key}}
+	var d stored
+	f := strings.SplitN(state, " ", 6)
+	if len(f) != 6 || json.Unmarshal([]byte(definition), &d) != nil {
+		e.Missing = true
+		return e
+	}
+	e.Spec, e.Zone, e.CatchUp, e.Window, e.Jitter = d.Spec, d.Zone, d.CatchUp, d.Window, d.Jitter
+	e.SkipOverlap, e.RecordAge, e.RecordCount = d.SkipOverlap, d.RecordAge, d.RecordCount
+	e.Enabled, e.Decided, e.Last, e.Fingerprint = f[0] == "1", parseMS(f[1]), parseMS(f[2]), f[3]
+	return e
+}
+
+func parseMS(digits string) time.Time {
+	ms, _ := strconv.ParseInt(digits, 10, 64)
+	return fromMS(ms)
+}
+
+// Entries returns all entries of cron that are registered, by key.
+func (s *Store) Entries(ctx context.Context) ([]Entry, error) {
+	var all []Entry
+	err := s.do(ctx, "listing entries", func() error {
+		owners, err := s.rdb.HGetAll(ctx, s.keys.entries()).Result()
+		if err != nil {
+			return s.named(ctx, err, s.keys.entries(), "hash")
+		}
+		by := map[string][]string{}
+		for key, instance := range owners {
+			by[instance] = append(by[instance], key)
+		}
+		for instance, keys := range by {
+			for some := range slices.Chunk(keys, MaxCall) {
+				read, err := s.readEntries(ctx, instance, "", some)
+				if err != nil {
+					return err
+				}
+				for _, e := range read.Entries {
+					if !e.Missing {
+						all = append(all, e.entry(instance, read.Now))
+					}
+				}
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
+	return all, err
+}
+
+func (e *EntryState) entry(instance string, now time.Time) Entry {
+	out := Entry{Key: e.Key, Spec: e.Spec, Zone: e.Zone, Instance: instance, Enabled: e.Enabled, Last: e.Last}
+	zone, err := cronspec.Zone(e.Zone)
+	if err != nil {
+		return out // a machine without zones can't tell the next
+	}
+	spec, err := cronspec.Parse(e.Spec, zone)
+	if err != nil {
+		return out // a later version's
+	}
+	if !e.Last.IsZero() {
+		out.Last = e.Last.In(spec.Zone())
+	}
+	if e.Enabled {
+		out.Next = spec.Next(now)
+	}
+	return out
+}
+
+// EnableEntry enables or disables an entry, in all processes, until it is called again: a restart changes nothing of it, nor does a new
+// registration. Ticks while an entry is disabled are not missed. ErrNotFound if there is none.
+func (s *Store) EnableEntry(ctx context.Context, key string, on bool) error {
+	to := 0
+	if on {
+		to = 1
+	}
+	return s.entry(ctx, "enabling or disabling an entry", key, func(instance string) error {
+		return s.found(ctx, key, scriptEnable, s.keys.cron(instance)[2:], key, to)
+	})
+}
+
+// RemoveEntry removes an entry with the records of its ticks. Processes that had registered it stop firing it; it comes back with the
+// next process that starts and declares it. ErrNotFound if there is none.
+func (s *Store) RemoveEntry(ctx context.Context, key string) error {
+	return s.entry(ctx, "removing an entry", key, func(instance string) error {
+		keys := append(s.keys.cron(instance), s.keys.dispatches(instance, key), s.keys.removed(instance, key))
+		err := s.found(ctx, key, scriptUnschedule, keys, key)
+		if err != nil {
+			return err
+		}
+		return s.disown(ctx, key)
+	})
+}
+
+// entry finds the instance of an entry.
+func (s *Store) entry(ctx context.Context, op, key string, f func(instance string) error) error {
+	if err := validName("entry", key); err != nil {
+		return err
+	}
+	return s.do(ctx, op, func() error {
+		owner, err := s.rdb.HMGet(ctx, s.keys.entries(), key).Result()
+		if err != nil {
+			return s.named(ctx, err, s.keys.entries(), "hash")
+		}
+		instance, ok := owner[0].(string)
+		if !ok {
+			return fmt.Errorf("%w: entry %s", ErrNotFound, key)
+		}
+		return f(instance)
+	})
+}
+
+// found runs a script that says whether there is the entry.
+func (s *Store) found(ctx context.Context, key string, sc script, keys []string, args ...any) error {
+	reply, err := s.run(ctx, sc, keys, args...)
+	if err != nil {
+		return err
+	}
+	p := reader{v: reply}
+	if p.int() == 0 {
+		return fmt.Errorf("%w: entry %s", ErrNotFound, key)
+	}
+	return nil
+}

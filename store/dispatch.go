@@ -1,0 +1,259 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Dispatch is the record of a tick.
+type Dispatch struct {
+	Entry  string
+	FireAt time.Time // the tick; of a dispatch by hand, when that was
+	// DispatchedAt is when it was decided, Node who did.
+	DispatchedAt time.Time
+	Node         string
+	Status       string // StatusDispatched, StatusSkipped or StatusFailed
+	Reason       string // of a tick that was skipped or has failed
+	Job          uuid.UUID
+
+	Instance string
+	First    time.Time // the first of the ticks that a skipped record stands for: FireAt, unless there are many
+	ByHand   bool      // not a tick: RunEntry
+}
+
+// The statuses of a tick. One that has failed is tried again for as long as the entry's window says.
+const (
+	StatusDispatched = "dispatched"
+	StatusSkipped    = "skipped"
+	StatusFailed     = "failed"
+)
+
+// ReasonOverlap is the reason of a tick that was skipped for the entry's SkipOverlap.
+const ReasonOverlap = "the job of the tick before has not ended"
+
+// maxReason and maxNode are how many bytes a record has of its reason and its node.
+const (
+	maxReason = 512
+	maxNode   = 128
+)
+
+// Decision is what is to become of a tick.
+type Decision struct {
+	Tick     time.Time
+	First    time.Time // Skip: the first of the ticks that this stands for; zero: only Tick
+	Skip     string    // the reason to skip it; "": it is dispatched
+	Previous time.Time // the last that was dispatched before it, for the job
+	Due      time.Time // when the job is to run; zero or past: now
+}
+
+// EntryTicks are the ticks of an entry that are to be decided.
+type EntryTicks struct {
+	Entry     EntryState // as it was read
+	Decisions []Decision // the earliest first; together with those of other entries at most MaxCall
+}
+
+// TickVerdict is what is said of the ticks of an entry.
+type TickVerdict byte
+
+// The verdicts. Only Decided has changed anything.
+const (
+	Decided  TickVerdict = 'a' // as far as Outcomes go
+	Behind   TickVerdict = 'b' // others have decided meanwhile: see Latest
+	Altered  TickVerdict = 'c' // the definition is another one: read it
+	Early    TickVerdict = 'e' // after Outcomes comes a tick that is not due by Redis' clock
+	NoRoom   TickVerdict = 'f' // the call was full
+	Absent   TickVerdict = 'g' // there is no such entry
+	Disabled TickVerdict = 'o'
+)
+
+// TickOutcome is what became of a decision.
+type TickOutcome byte
+
+// The outcomes.
+const (
+	TickDispatched TickOutcome = 'd'
+	TickKnown      TickOutcome = 'x' // it had been dispatched
+	TickSkipped    TickOutcome = 's'
+	TickOverlap    TickOutcome = 'o' // skipped: the job of the last one has not ended
+)
+
+// TickAnswer is what became of the ticks of an entry.
+type TickAnswer struct {
+	Verdict      TickVerdict
+	Latest, Last time.Time // the latest tick that is decided now, the last that was dispatched
+	Outcomes     []TickOutcome
+}
+
+// JobOfTick returns the id of the job that an entry's tick has under this store's prefix.
+func (r *Runtime) JobOfTick(instance, entry string, tick time.Time) uuid.UUID {
+	name := strings.Join([]string{r.s.keys.prefix, instance, entry, strconv.FormatInt(tick.UnixMilli(), 10)}, "\x00")
+	sum := sha256.Sum256([]byte(name))
+	id, _ := uuid.FromBytes(sum[:16])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: an id of somebody's own making
+	return id
+}
+
+// Dispatch decides ticks of entries of one instance. A tick is decided once: if another process was first, or the entry is another
+// one by now, nothing is changed and the verdict says so. A repetition on the same lane is answered as the first was. ErrServer says
+// that nothing was decided; see Undispatched.
+func (r *Runtime) Dispatch(ctx context.Context, lane *Lane, instance, node string, all []EntryTicks) ([]TickAnswer, time.Time, error) {
+	laneID, number := lane.request()
+	keys := append(r.s.instanceKeys(instance), r.s.keys.lane(instance, laneID))
+	keys = append(keys, r.s.keys.cron(instance)[1:]...)
+	args := []any{number, cut(node, maxNode)}
+	for i := range all {
+		e := &all[i].Entry
+		keys = append(keys, r.s.keys.dispatches(instance, e.Key))
+		args = append(args, e.Key, ms(e.Decided), e.Fingerprint, recordAge(e).Milliseconds(), recordCount(e), flag(e.SkipOverlap), len(all[i].Decisions))
+		for _, d := range all[i].Decisions {
+			args = append(args, r.decision(instance, e, d)...)
+		}
+	}
+	var answers []TickAnswer
+	var now time.Time
+	err := r.s.do(ctx, "dispatching", func() (err error) {
+		answers, now, err = r.s.dispatch(ctx, instance, keys, args, len(all))
+		return err
+	})
+	if err != nil {
+		return nil, now, err
+	}
+	lane.settled()
+	return answers, now, nil
+}
+
+// decision is one in the words of dispatch.lua.
+func (r *Runtime) decision(instance string, e *EntryState, d Decision) []any {
+	first := d.First
+	if first.IsZero() {
+		first = d.Tick
+	}
+	if d.Skip != "" {
+		return []any{"s", ms(d.Tick), ms(first), cut(d.Skip, maxReason), "", "", 0}
+	}
+	id := r.JobOfTick(instance, e.Key, d.Tick)
+	about := fmt.Sprintf("%d %d %s %s", ms(d.Tick), ms(d.Previous), e.Zone, e.Key)
+	option := append(binary.AppendUvarint([]byte{tagTick}, uint64(len(about))), about...)
+	return []any{"d", ms(d.Tick), ms(first), "", id[:], option, ms(d.Due)}
+}
+
+func (s *Store) dispatch(ctx context.Context, instance string, keys []string, args []any, n int) ([]TickAnswer, time.Time, error) {
+	if err := s.announce(ctx, instance, false); err != nil {
+		return nil, time.Time{}, err
+	}
+	reply, err := s.run(ctx, scriptDispatch, keys, args...)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	p := reader{v: reply}
+	now, lines, fresh := parseMS(p.str()), strings.Split(p.str(), "\n"), p.int() == 1
+	if len(lines) != n {
+		return nil, now, fmt.Errorf("answered for %d entries of %d", len(lines), n)
+	}
+	answers := make([]TickAnswer, n)
+	for i, line := range lines {
+		f := strings.SplitN(line, " ", 4)
+		if len(f) != 4 || f[0] == "" {
+			return nil, now, fmt.Errorf("an answer that can't be read: %.40q", line)
+		}
+		answers[i] = TickAnswer{Verdict: TickVerdict(f[0][0]), Latest: parseMS(f[1]), Last: parseMS(f[2]), Outcomes: []TickOutcome(f[3])}
+	}
+	if fresh { // it may have been deleted since we announced it
+		return answers, now, s.announce(ctx, instance, true)
+	}
+	return answers, now, nil
+}
+
+// Undispatched notes for one tick of each entry that it could not be dispatched, and why. It works where Redis has no memory left, and where a
+// foreign key spoils the instance's jobs. The slice says of which that had not been noted yet.
+func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason string, ticks map[string]time.Time) (map[string]bool, error) {
+	var keys, entries []string
+	args := []any{cut(node, maxNode), cut(reason, maxReason)}
+	for entry, tick := range ticks {
+		keys, entries, args = append(keys, r.s.keys.dispatches(instance, entry)), append(entries, entry), append(args, ms(tick))
+	}
+	first := map[string]bool{}
+	err := r.s.do(ctx, "noting a failed dispatch", func() error {
+		reply, err := r.s.run(ctx, scriptUndispatched, keys, args...)
+		if err != nil {
+			return err
+		}
+		p := reader{v: reply}
+		l := p.list()
+		for _, entry := range entries {
+			first[entry] = l.int() == 1
+		}
+		return nil
+	})
+	return first, err
+}
+
+// RunEntry dispatches an entry by hand: its job runs now, also where the entry is disabled. That has a record of its own and is not
+// a tick: it changes nothing of those. ErrNotFound if there is no such entry.
+func (s *Store) RunEntry(ctx context.Context, key string) (uuid.UUID, error) {
+	id := uuid.New()
+	err := s.entry(ctx, "running an entry", key, func(instance string) error {
+		read, err := s.readEntries(ctx, instance, "", []string{key})
+		if err != nil {
+			return err
+		}
+		e := &read.Entries[0]
+		lane, number := new(Lane).request()
+		keys := append(append(s.instanceKeys(instance), s.keys.lane(instance, lane)), s.keys.cron(instance)[1:]...)
+		keys = append(keys, s.keys.dispatches(instance, key))
+		answers, _, err := s.dispatch(ctx, instance, keys, []any{number, "", key, 0, "",
+			recordAge(e).Milliseconds(), recordCount(e), 0, 1, "h", 0, 0, "", id[:], "", 0}, 1)
+		if err == nil && answers[0].Verdict == Absent {
+			err = fmt.Errorf("%w: entry %s", ErrNotFound, key)
+		}
+		return err
+	})
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return id, nil
+}
+
+func recordAge(e *EntryState) time.Duration {
+	if e.RecordAge > 0 {
+		return e.RecordAge
+	}
+	return DefRecordAge
+}
+
+func recordCount(e *EntryState) int {
+	if e.RecordCount > 0 {
+		return e.RecordCount
+	}
+	return DefRecordCount
+}
+
+// ms is a time in milliseconds, rounded down; the zero time is 0.
+func ms(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func flag(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// cut bounds a text to n bytes of UTF-8.
+func cut(text string, n int) string {
+	if len(text) > n {
+		text = text[:n]
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

@@ -1,0 +1,233 @@
+package store
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// DispatchFilter selects records of ticks; the zero one selects all.
+type DispatchFilter struct {
+	Entry    string    // "": all, by key
+	Status   string    // "": any
+	Node     string    // "": any
+	From, To time.Time // ticks at these times and between; zero: no bound
+
+	Cursor string // Next of the page before, or ""
+	Limit  int    // 0: 100; at most MaxCall
+}
+
+// DispatchPage is a part of a listing. Next is empty on the last page.
+type DispatchPage struct {
+	Dispatches []Dispatch
+	Next       string
+}
+
+// FindDispatch returns the record of an entry's tick, or ErrNotFound. Where many ticks were skipped at once a record stands for all of them:
+// see Dispatch.First.
+func (s *Store) FindDispatch(ctx context.Context, entry string, tick time.Time) (Dispatch, error) {
+	var found Dispatch
+	err := s.entry(ctx, "finding a dispatch", entry, func(instance string) error {
+		at := strconv.FormatInt(ms(tick), 10)
+		some, err := s.records(ctx, instance, entry, redis.ZRangeArgs{Start: at, Stop: "+inf", ByScore: true, Count: 100})
+		if err != nil {
+			return err
+		}
+		for _, d := range some {
+			if !d.ByHand && !d.First.After(tick) && !d.FireAt.Before(tick.Truncate(time.Millisecond)) {
+				found = d
+				return nil
+			}
+		}
+		return fmt.Errorf("%w: no record of %s for %v", ErrNotFound, entry, tick)
+	})
+	return found, err
+}
+
+// Dispatched reports whether the job of an entry's tick was enqueued. A tick that was skipped or has failed was not dispatched.
+func (s *Store) Dispatched(ctx context.Context, entry string, tick time.Time) (bool, error) {
+	d, err := s.FindDispatch(ctx, entry, tick)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && d.Status == StatusDispatched, err
+}
+
+// dispatchLooks is how often Dispatches goes on, 500 records at a time, before it returns what it has.
+const dispatchLooks = 20
+
+// Dispatches returns a page of the records that f selects: by the entry's key, the latest tick first. One page looks at 10,000 records
+// and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last.
+func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage, error) {
+	limit := f.Limit
+	switch {
+	case limit == 0:
+		limit = 100
+	case limit < 0 || limit > MaxCall:
+		return DispatchPage{}, invalid("a page of %d records; 1 to %d are allowed", f.Limit, MaxCall)
+	}
+	at, err := parseDispatchCursor(f.Cursor)
+	if err != nil {
+		return DispatchPage{}, err
+	}
+	if f.Entry != "" {
+		if err := validName("entry", f.Entry); err != nil {
+			return DispatchPage{}, err
+		}
+	}
+	var page DispatchPage
+	err = s.do(ctx, "listing dispatches", func() error {
+		owners, err := s.rdb.HGetAll(ctx, s.keys.entries()).Result()
+		if err != nil {
+			return s.named(ctx, err, s.keys.entries(), "hash")
+		}
+		var keys []string
+		for key := range owners {
+			if (f.Entry == "" || f.Entry == key) && key >= at.entry {
+				keys = append(keys, key)
+			}
+		}
+		slices.Sort(keys)
+		looks := 0
+		for _, key := range keys {
+			if key != at.entry {
+				at = dispatchCursor{entry: key, score: math.Inf(1)}
+			}
+			for {
+				if looks++; looks > dispatchLooks || len(page.Dispatches) == limit {
+					page.Next = at.String()
+					return nil
+				}
+				more, err := s.pageOf(ctx, owners[key], f, &at, limit, &page)
+				if err != nil {
+					return err
+				}
+				if !more {
+					break
+				}
+			}
+		}
+		return nil
+	})
+	return page, err
+}
+
+// pageOf goes through up to 500 records of one entry after the cursor, which it moves on.
+func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, at *dispatchCursor, limit int, page *DispatchPage) (more bool, err error) {
+	key := s.keys.dispatches(instance, at.entry)
+	low, high := "-inf", at.score
+	if !f.From.IsZero() {
+		low = strconv.FormatInt(ms(f.From), 10)
+	}
+	if !f.To.IsZero() {
+		high = min(high, float64(ms(f.To)))
+	}
+	top := "+inf"
+	if !math.IsInf(high, 1) {
+		top = strconv.FormatFloat(high, 'f', 0, 64)
+	}
+	some, err := s.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: key, Start: top, Stop: low, ByScore: true, Rev: true, Count: 500}).Result()
+	if err != nil {
+		return false, s.named(ctx, err, key, "zset")
+	}
+	for _, z := range some {
+		member, _ := z.Member.(string)
+		if z.Score == at.score && member >= at.member {
+			continue // of the page before
+		}
+		if len(page.Dispatches) == limit {
+			return true, nil
+		}
+		at.score, at.member = z.Score, member
+		d, ok := parseDispatch(instance, at.entry, member)
+		if ok && (f.Status == "" || f.Status == d.Status) && (f.Node == "" || f.Node == d.Node) {
+			page.Dispatches = append(page.Dispatches, d)
+		}
+	}
+	return len(some) == 500, nil
+}
+
+func (s *Store) records(ctx context.Context, instance, entry string, z redis.ZRangeArgs) ([]Dispatch, error) {
+	z.Key = s.keys.dispatches(instance, entry)
+	some, err := s.rdb.ZRangeArgs(ctx, z).Result()
+	if err != nil {
+		return nil, s.named(ctx, err, z.Key, "zset")
+	}
+	var all []Dispatch
+	for _, member := range some {
+		if d, ok := parseDispatch(instance, entry, member); ok {
+			all = append(all, d)
+		}
+	}
+	return all, nil
+}
+
+// parseDispatch reads a record:
+//
+//	letter tick first at n node... job... reason
+//
+// The node has n bytes, the job, which only what was dispatched has, 16.
+func parseDispatch(instance, entry, record string) (d Dispatch, ok bool) {
+	f := strings.SplitN(record, " ", 6)
+	if len(f) != 6 || len(f[0]) != 1 {
+		return d, false
+	}
+	n, err := strconv.Atoi(f[4])
+	if err != nil || n < 0 || n > len(f[5]) {
+		return d, false
+	}
+	d = Dispatch{Entry: entry, Instance: instance, FireAt: parseMS(f[1]), First: parseMS(f[2]), DispatchedAt: parseMS(f[3]), Node: f[5][:n]}
+	rest := f[5][n:]
+	switch f[0] {
+	case "d", "h":
+		d.Status, d.ByHand = StatusDispatched, f[0] == "h"
+		if len(rest) < len(d.Job) {
+			return d, false
+		}
+		rest = rest[copy(d.Job[:], rest):]
+	case "s":
+		d.Status = StatusSkipped
+	case "f":
+		d.Status = StatusFailed
+	default:
+		return d, false
+	}
+	d.Reason = rest
+	return d, true
+}
+
+// dispatchCursor is the last record that was looked at for a page.
+type dispatchCursor struct {
+	entry  string
+	score  float64
+	member string
+}
+
+func (c dispatchCursor) String() string {
+	text := strings.Join([]string{c.entry, strconv.FormatFloat(c.score, 'f', -1, 64), c.member}, " ")
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+func parseDispatchCursor(text string) (dispatchCursor, error) {
+	if text == "" {
+		return dispatchCursor{}, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	f := strings.SplitN(string(b), " ", 3)
+	if err != nil || len(f) != 3 || validName("entry", f[0]) != nil {
+		return dispatchCursor{}, invalid("not a cursor: %.40q", text)
+	}
+	score, err := strconv.ParseFloat(f[1], 64)
+	if err != nil || math.IsNaN(score) {
+		return dispatchCursor{}, invalid("not a cursor: %.40q", text)
+	}
+	return dispatchCursor{f[0], score, f[2]}, nil
+}
