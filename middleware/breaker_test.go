@@ -69,6 +69,8 @@ type plant struct {
 	st     *store.Store
 	client *worker.Client
 	ids    []uuid.UUID
+
+	mu     sync.Mutex
 	states []string // of the breaker
 }
 
@@ -76,7 +78,11 @@ func newPlant(t *testing.T, call func(context.Context, none) error, cfg middlewa
 	t.Helper()
 	p := &plant{t: t, st: workertest.Store(t)}
 	if cfg.OnChange == nil {
-		cfg.OnChange = func(instance, state string) { p.states = append(p.states, instance+" "+state) }
+		cfg.OnChange = func(instance, state string) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.states = append(p.states, instance+" "+state)
+		}
 	}
 	sup, err := worker.New(p.st, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -94,6 +100,13 @@ func newPlant(t *testing.T, call func(context.Context, none) error, cfg middlewa
 	}
 	workertest.Start(t, sup)
 	return p
+}
+
+// changes returns what the breaker has become, in order.
+func (p *plant) changes() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.states)
 }
 
 // stats are those of the instance.
@@ -146,8 +159,8 @@ func TestABreakerStopsClaimingInsteadOfFailingJobs(t *testing.T) {
 		if _, most := s.now(); most != 10 {
 			t.Errorf("%d ran at once in the end, want all", most)
 		}
-		if last := p.states[len(p.states)-1]; last != "calls closed" || p.states[0] != "calls open" || p.states[1] != "calls half-open" {
-			t.Errorf("the breaker was %v", p.states)
+		if all := p.changes(); all[len(all)-1] != "calls closed" || all[0] != "calls open" || all[1] != "calls half-open" {
+			t.Errorf("the breaker was %v", all)
 		}
 	})
 }
@@ -178,8 +191,8 @@ func TestWhatSpeaksAgainstTheJobLeavesTheBreakerClosed(t *testing.T) {
 				s.set(fault)
 				p := newPlant(t, s.call, middleware.BreakerConfig{})
 				time.Sleep(10 * time.Second)
-				if calls, _ := s.now(); calls != 200 || len(p.states) != 0 {
-					t.Errorf("%d calls, the breaker was %v", calls, p.states)
+				if calls, _ := s.now(); calls != 200 || len(p.changes()) != 0 {
+					t.Errorf("%d calls, the breaker was %v", calls, p.changes())
 				}
 			})
 		})
@@ -192,8 +205,8 @@ func TestTheErrorsOfABreakerAreOnesOwnToChoose(t *testing.T) {
 		s.set(func() error { return retry.Permanent(errDown) })
 		p := newPlant(t, s.call, middleware.BreakerConfig{IsFailure: func(err error) bool { return errors.Is(err, errDown) }})
 		time.Sleep(10 * time.Second)
-		if calls, _ := s.now(); calls > 15 || len(p.states) != 1 {
-			t.Errorf("%d calls, the breaker was %v", calls, p.states)
+		if calls, _ := s.now(); calls > 15 || len(p.changes()) != 1 {
+			t.Errorf("%d calls, the breaker was %v", calls, p.changes())
 		}
 	})
 }

@@ -31,7 +31,9 @@ func (f *fuse) handle(ctx context.Context, _ none) error {
 	f.mu.Unlock()
 	if do != nil {
 		if err := do(ctx); err != nil {
+			f.mu.Lock()
 			f.problem = err
+			f.mu.Unlock()
 		}
 	}
 	return f.diary.takes("x", func() time.Duration { return time.Second })(ctx, none{})
