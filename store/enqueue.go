@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -108,37 +109,18 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 	}
 	outcome := make([]error, len(jobs))
 	laneID, number := lane.request()
-	width := 4
-	for i := range jobs {
-		if !jobs[i].Deadline.IsZero() || jobs[i].Unique != (Unique{}) {
-			width = 6
-		}
-	}
-	args := make([]any, 3, 3+width*len(jobs))
 	sent := make([]int, 0, len(jobs))
 	for i := range jobs {
-		j := &jobs[i]
-		if outcome[i] = j.validate(); outcome[i] != nil {
-			continue
-		}
-		priority := j.Priority
-		if priority == 0 {
-			priority = DefPriority
-		}
-		sent = append(sent, i)
-		args = append(args, j.ID[:], encodeRecord(priority, j), MaxPriority-priority, j.due())
-		if width == 6 {
-			by := ""
-			if !j.Deadline.IsZero() {
-				by = strconv.FormatInt(j.Deadline.UnixMilli(), 10)
-			}
-			args = append(args, by, j.Unique.words())
+		if outcome[i] = jobs[i].validate(); outcome[i] == nil {
+			sent = append(sent, i)
 		}
 	}
 	if len(sent) == 0 {
 		return outcome, nil
 	}
-	args[0], args[1], args[2] = number, len(sent), width
+	args := append(requested(jobs, sent), 0)
+	copy(args[1:], args)
+	args[0] = number
 	err := r.s.do(ctx, "enqueuing", func() error {
 		if err := r.s.announce(ctx, instance, false); err != nil {
 			return err
@@ -175,3 +157,41 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 	lane.settled()
 	return outcome, nil
 }
+
+// requested is what enqueue.lua is told of the jobs, after the number of the request.
+func requested(jobs []NewJob, sent []int) []any {
+	rank := MaxPriority - jobs[sent[0]].priority()
+	twice := 0
+	known := make(map[uuid.UUID]struct{}, len(sent))
+	args := append(make([]any, 0, 4+2*len(sent)), len(sent), rank, nil)
+	for _, i := range sent {
+		known[jobs[i].ID] = struct{}{}
+		args = append(args, jobs[i].ID[:])
+	}
+	if len(known) < len(sent) {
+		twice = 1
+	}
+	args[2] = twice
+	for _, i := range sent {
+		args = append(args, encodeRecord(&jobs[i]))
+	}
+	for k, i := range sent {
+		j := &jobs[i]
+		add := func(letter string, v any) { args = append(args, k+1, letter, v) }
+		if r := MaxPriority - j.priority(); r != rank {
+			add("P", r)
+		}
+		if due := j.due(); due != "0" {
+			add("T", due)
+		}
+		if !j.Deadline.IsZero() {
+			add("D", j.Deadline.UnixMilli())
+		}
+		if j.Unique != (Unique{}) {
+			add("U", j.Unique.words())
+		}
+	}
+	return args
+}
+
+func (n *NewJob) priority() int { return cmp.Or(n.Priority, DefPriority) }

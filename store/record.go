@@ -41,9 +41,9 @@ const (
 )
 
 // encodeRecord returns the record of a valid job less its head.
-func encodeRecord(priority int, n *NewJob) []byte {
+func encodeRecord(n *NewJob) []byte {
 	b := make([]byte, 0, 2+len(n.Payload))
-	b = append(b, byte('0'+priority))
+	b = append(b, byte('0'+n.priority()))
 	option := func(tag byte, v []byte) {
 		b = binary.AppendUvarint(append(b, tag), uint64(len(v)))
 		b = append(b, v...)

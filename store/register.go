@@ -65,15 +65,12 @@ func (d *Definition) Fingerprint() string {
 // words are a valid definition in the words of register.lua.
 func (d *Definition) words() []any {
 	job := d.Job
-	if job.Priority == 0 {
-		job.Priority = DefPriority
-	}
 	by := ""
 	if !job.Deadline.IsZero() {
 		by = strconv.FormatInt(job.Deadline.UnixMilli(), 10)
 	}
 	about, _ := json.Marshal(stored{d.Spec, d.Zone, d.CatchUp, d.Window, d.Jitter, d.SkipOverlap, d.RecordAge, d.RecordCount})
-	template := append([]byte(by+" "), encodeRecord(job.Priority, &job)...)
+	template := append([]byte(by+" "), encodeRecord(&job)...)
 	return []any{d.Key, about, template, digest(string(about), string(template)), digest(d.Spec, d.Zone)}
 }
 

@@ -60,7 +60,7 @@ local function take(key, at)
   if not accepted[id] and not (live[jobs] and call('HEXISTS', jobs, id) == 1) then
     local n = #ids + 1
     ids[n], bodies[n], ranks[n] = id, sub(body, 1, 1) .. ARGV[at + 5] .. sub(body, 2), 58 - byte(body, 1)
-    times[n], limits[n] = ARGV[at + 6], by
+    times[n], limits[n] = ARGV[at + 6], by ~= '' and by or nil
   end
   accepted[id] = true
   return true
@@ -141,7 +141,7 @@ for i = first, #KEYS do
 end
 
 local fresh = 0
-if #ids > 0 then fresh = accept(now, ids, bodies, ranks, times, limits) end
+if #ids > 0 then fresh = accept(now, ids, bodies, nil, ranks, times, limits) end
 add('HSET', cronTicks, states)
 for i = first, #KEYS do
   local records = KEYS[i]

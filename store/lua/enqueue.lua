@@ -1,15 +1,15 @@
 -- Accepts jobs.
 -- KEYS: the instance's, the lane.
--- ARGV: request number; number of jobs; number of arguments a job: 4, or 6 if one has any of the last two; for each job: id, record
---   less its first 30 bytes (version, time, place), 10 - priority, when to run (0 for now, a time in ms, or a delay in ms with a minus
---   before it), its deadline in ms or '', its mode of uniqueness and key or '' (w, for a window, is followed by its ms and a
---   space).
+-- ARGV: request number; number of jobs; 10 - priority of those that say nothing else; 1 if an id stands in it twice, else 0; the
+--   ids; the records less their first 30 bytes (version, time, place); for each detail: the number of its job, a letter, a value: P 10 -
+--   priority, T when to run (a time in ms, or a delay in ms with a minus before it), D the deadline in ms, U the mode of uniqueness and
+--   the key (w, for a window, is followed by its ms and a space).
 -- Returns: 0; a letter for each job: a accepted, e there is one with this id, u another has its key; followed, for each u,
 --   by the other's id; 1 if the instance may be new, else 0.
 
 local bad = foreign()
 if bad then return bad end
-local number, n, width = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local number, n, rank = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local answer, late = said(number)
 if late then return late end
 if answer then
@@ -18,32 +18,33 @@ if answer then
 end
 local now = clock()
 
-local asked = {}
-for i = 1, n do asked[i] = ARGV[width * (i - 1) + 4] end
+local asked, records = { unpack(ARGV, 5, 4 + n) }, 4 + n -- records: where they begin, less one
 local there = look('HMGET', jobs, asked)
+local details, detailed = { P = {}, T = {}, D = {}, U = {} }, #ARGV > 4 + 2 * n
+for at = 5 + 2 * n, #ARGV, 3 do details[ARGV[at + 1]][tonumber(ARGV[at])] = ARGV[at + 2] end
 
-local letters, others, seen = {}, {}, {}
+local refused, others, seen = {}, {}, ARGV[4] == '1' and {}
 local ids, bodies, ranks, times, limits, k = {}, {}, {}, {}, {}, 0
 local newLocks, newOwners, newWindows, ended, taken = {}, {}, {}, {}, {}
 for i = 1, n do
-  local at = width * (i - 1) + 4
-  local id = asked[i]
-  local by, unique = width > 4 and ARGV[at + 4] or '', width > 4 and ARGV[at + 5] or ''
-  local mode, window, key, other = sub(unique, 1, 1), '', sub(unique, 2), nil
-  if mode == 'w' then window, key = match(key, '^(%d+) (.*)$') end
-  if mode ~= '' then other = taken[key] or holder(key, id, now) end
-  if there[i] or seen[id] then
-    letters[i] = 'e'
+  local id, unique = asked[i], detailed and details.U[i]
+  local mode, window, key, other
+  if unique then
+    mode, key = sub(unique, 1, 1), sub(unique, 2)
+    if mode == 'w' then window, key = match(key, '^(%d+) (.*)$') end
+    other = taken[key] or holder(key, id, now)
+  end
+  if there[i] or (seen and seen[id]) then
+    refused[i] = 'e'
   elseif other then
-    letters[i] = 'u'
+    refused[i] = 'u'
     others[#others + 1] = other
   else
-    letters[i] = 'a'
-    seen[id] = true
-    if mode ~= '' then
+    if seen then seen[id] = true end
+    if unique then
       taken[key] = id
       local ends = ''
-      if mode == 'w' then
+      if window then
         ends = whole(now + tonumber(window))
         newWindows[#newWindows + 1] = ends
         newWindows[#newWindows + 1] = key
@@ -56,14 +57,15 @@ for i = 1, n do
       newLocks[#newLocks + 1] = mode .. id .. ends
     end
     k = k + 1
-    ids[k], bodies[k], ranks[k], times[k], limits[k] = id, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], by
+    ids[k], bodies[k] = id, ARGV[records + i]
+    if detailed then ranks[k], times[k], limits[k] = details.P[i], details.T[i], details.D[i] end
   end
 end
 add('HSET', locks, newLocks)
 add('HSET', owners, newOwners)
 add('ZADD', windows, newWindows)
-local fresh = accept(now, ids, bodies, ranks, times, limits)
+local fresh = accept(now, ids, bodies, rank, ranks, times, limits)
 drop('ZREM', windows, ended)
-answer = table.concat(letters) .. table.concat(others)
+answer = amended(string.rep('a', n), refused) .. table.concat(others)
 say(number, answer)
 return { 0, answer, fresh }

@@ -139,16 +139,7 @@ else
     end
   end
 end
-if not repeated then
-  answer = letters
-  if next(changed) then
-    local i = 0
-    answer = string.gsub(letters, '.', function()
-      i = i + 1
-      return changed[i]
-    end)
-  end
-end
+if not repeated then answer = amended(letters, changed) end
 add('HSET', runs, newRuns)
 add('HSET', errors, newErrors)
 add('HSET', progress, newProgress)

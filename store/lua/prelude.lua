@@ -71,6 +71,16 @@ local function many(command, key, args)
   return sum
 end
 
+-- A text with other letters at some places.
+local function amended(letters, others)
+  if not next(others) then return letters end
+  local i = 0
+  return (string.gsub(letters, '.', function()
+    i = i + 1
+    return others[i]
+  end))
+end
+
 -- The same for reading: a key that isn't there is not asked.
 local function look(command, key, args)
   if live[key] then return many(command, key, args) end
@@ -196,29 +206,33 @@ local function holder(key, id, now)
   end
 end
 
--- Takes jobs that are new, so that they can be run: for each its id, its record less the version and the time, 10 - priority, when to run
--- (see enqueue.lua) and its deadline in ms or ''. Returns 1 if the instance may be new, else 0.
-local function accept(now, ids, bodies, ranks, times, limits)
+-- Takes jobs that are new, so that they can be run: for each its id, its record less version, time and place, and where they are not
+-- rank, now and none, its 10 - priority, when to run (see enqueue.lua) and its deadline in ms. Returns 1 if the instance may be
+-- new, else 0.
+local function accept(now, ids, bodies, rank, ranks, times, limits)
   local notes = call('HMGET', meta, 'maxrec', 'paused', 'seq')
   local soonest = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
   local first = soonest[2] and tonumber(soonest[2]) -- (to assign it to the same name goes wrong in the embedded server's Lua)
   local records, places, dues, ends = {}, {}, {}, {}
-  local head, longest, claimable = '1' .. format('%013d', now), 0, 0
+  local head, longest, claimable, filled = '1' .. format('%013d', now), 0, 0, 0
   local from = following(notes[3], now)
   local seq = from
   for i = 1, #ids do
-    local id, rank, due, place = ids[i], tonumber(ranks[i]), tonumber(times[i]), NOWHERE
-    if limits[i] ~= '' then
+    local id, rank, due, place = ids[i], tonumber(ranks[i] or rank), times[i], NOWHERE
+    if limits[i] then
       ends[#ends + 1] = limits[i]
       ends[#ends + 1] = id
     end
-    if due < 0 then due = now - due end
-    if due <= now then
+    if due then
+      due = tonumber(due)
+      if due < 0 then due = now - due end
+    end
+    if not due or due <= now then
       claimable = claimable + 1
       place = format('%016d', rank * TOP + seq)
       seq = seq + 1
-      places[#places + 1] = place
-      places[#places + 1] = id
+      filled = filled + 2
+      places[filled - 1], places[filled] = place, id
     else
       due = due * 16 + rank
       dues[#dues + 1] = whole(due)
