@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -24,7 +25,11 @@ type stream struct {
 	dropped int // since the newest in the ring
 	closed  bool
 
-	complained bool // of the listener's panic; the listener's goroutine only
+	// The listener's goroutine only.
+	batch      [64]Event // taken from the queue together, which costs less than one by one
+	taken      int       // how many that were
+	told       int       // how many of them the listener has been told of
+	complained bool      // of the listener's panic
 }
 
 func newStream(listen func(Event), log *slog.Logger) *stream {
@@ -65,10 +70,15 @@ func (s *stream) pushLocked(e Event) {
 
 // deliver calls the listener with the next event. It returns false when there will be none.
 func (s *stream) deliver() bool {
-	e, ok := s.next()
-	if !ok {
-		return false
+	if s.told == s.taken {
+		runtime.Gosched() // who is about to emit gets the chance to, so that this goroutine need not be woken for each event
+		if s.told, s.taken = 0, s.take(); s.taken == 0 {
+			return false
+		}
 	}
+	e := s.batch[s.told]
+	s.batch[s.told] = nil
+	s.told++
 	if err := s.call(e); err != nil {
 		s.complain(err)
 	}
@@ -81,26 +91,25 @@ func (s *stream) call(e Event) (err error) {
 	return nil
 }
 
-// next waits for an event and takes it.
-func (s *stream) next() (Event, bool) {
+// take waits for events and takes some; none when there will be none.
+func (s *stream) take() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.count == 0 && s.dropped == 0 && !s.closed {
 		s.ready.Wait()
 	}
-	switch {
-	case s.count > 0:
-		e := s.ring[s.first]
+	n := 0
+	for ; s.count > 0 && n < len(s.batch); n++ {
+		s.batch[n] = s.ring[s.first]
 		s.ring[s.first] = nil
 		s.first = (s.first + 1) % maxEvents
 		s.count--
-		return e, true
-	case s.dropped > 0:
-		e := EventsDropped{s.dropped}
-		s.dropped = 0
-		return e, true
 	}
-	return nil, false
+	if n == 0 && s.dropped > 0 {
+		s.batch[0], n = EventsDropped{s.dropped}, 1
+		s.dropped = 0
+	}
+	return n
 }
 
 // complain tells, once, that the listener fails: it can hardly be told by an event.
