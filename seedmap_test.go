@@ -55,7 +55,7 @@ func TestTheSeedMapNamesTestsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if want := 29; rows != want {
+	if want := 36; rows != want {
 		t.Errorf("%d rows, want %d", rows, want)
 	}
 }

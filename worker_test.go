@@ -112,7 +112,7 @@ func (r role) play() error {
 			return rdb.HIncrBy(ctx, "ran-"+r.Prefix, j.ID.String(), 1).Err()
 		}, worker.Concurrency(20))
 	default:
-		if !r.playFault(sup, rdb, say) && !r.playLimit(sup, rdb) {
+		if !r.playFault(sup, rdb, say) && !r.playLimit(sup, rdb) && !r.playSteps(sup, rdb, say) {
 			return errors.New("no such play")
 		}
 	}

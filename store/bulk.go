@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // bulkStep is how many jobs one script changes at most: it keeps Redis busy for a few milliseconds.
@@ -18,7 +19,7 @@ func (s *Store) RequeueAll(ctx context.Context, f Filter) (int, error) {
 	if !f.State.Terminal() {
 		return 0, invalid("jobs that are %s can't be requeued", f.State)
 	}
-	return s.all(ctx, "requeuing many", f, requeue)
+	return s.all(ctx, "requeuing many", f, requeue(Resume()))
 }
 
 // CancelAll cancels the jobs that f selects, in batches, and returns how many; of the doing ones those that it was requested for.
@@ -89,9 +90,9 @@ func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filte
 			if len(ids) == 0 {
 				return nil
 			}
-			args := make([]any, len(ids))
+			args := slices.Clone(c.args)
 			for i := range ids {
-				args[i] = ids[i][:]
+				args = append(args, ids[i][:])
 			}
 			if reply, err = s.run(ctx, c.script, keys, args...); err != nil {
 				return err
@@ -133,13 +134,19 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 		forced = 1
 	}
 	return s.do(ctx, "deleting an instance", func() error {
-		reply, err := s.run(ctx, scriptRemove, s.instanceKeys(instance), forced)
-		if err != nil {
-			return err
-		}
-		p := reader{v: reply}
-		if n := p.int(); n > 0 {
-			return fmt.Errorf("%w: %d jobs of %s are doing", ErrState, n, instance)
+		for { // the steps of a thousand jobs at a time, then the rest
+			reply, err := s.run(ctx, scriptRemove, s.instanceKeys(instance), forced)
+			if err != nil {
+				return err
+			}
+			p := reader{v: reply}
+			if n := p.int(); n > 0 {
+				return fmt.Errorf("%w: %d jobs of %s are doing", ErrState, n, instance)
+			}
+			if more := p.int() == 1; more {
+				continue
+			}
+			break
 		}
 		s.mu.Lock()
 		delete(s.known, instance)

@@ -111,7 +111,10 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 	width := 4
 	for i := range jobs {
 		if !jobs[i].Deadline.IsZero() || jobs[i].Unique != (Unique{}) {
-			width = 6
+			width = max(width, 6)
+		}
+		if jobs[i].Parent.ID != uuid.Nil {
+			width = 7
 		}
 	}
 	args := make([]any, 3, 3+width*len(jobs))
@@ -127,12 +130,15 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 		}
 		sent = append(sent, i)
 		args = append(args, j.ID[:], encodeRecord(priority, j), MaxPriority-priority, j.due())
-		if width == 6 {
+		if width >= 6 {
 			by := ""
 			if !j.Deadline.IsZero() {
 				by = strconv.FormatInt(j.Deadline.UnixMilli(), 10)
 			}
 			args = append(args, by, j.Unique.words())
+		}
+		if width == 7 {
+			args = append(args, j.Parent.ref())
 		}
 	}
 	if len(sent) == 0 {

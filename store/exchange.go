@@ -135,7 +135,7 @@ func (out *Exchanged) read(reply []any, c *call) error {
 	out.Next = millis(p.int())
 	out.Trimmed = int(p.int())
 	out.Expired = p.ids()
-	got, before := p.list(), p.list()
+	got, before, kept := p.list(), p.list(), p.list()
 	out.Leases = make([]*Lease, 0, len(got.v)/4)
 	byLine := map[int64]*Lease{}
 	for got.more() {
@@ -150,8 +150,14 @@ func (out *Exchanged) read(reply []any, c *call) error {
 		}
 		l := newLease(c.terms.Instance, c.workers[i], token, got.str(), got.str())
 		out.Leases = append(out.Leases, l)
-		if before.more() {
+		if before.more() || kept.more() {
 			byLine[line] = l
+		}
+	}
+	for kept.more() {
+		one := kept.list()
+		if l := byLine[one.int()]; l != nil {
+			l.Steps.read(l.Job, &one)
 		}
 	}
 	for before.more() {
@@ -164,7 +170,7 @@ func (out *Exchanged) read(reply []any, c *call) error {
 
 // newLease makes a Lease of what a script tells of it. What can't be read makes it Broken.
 func newLease(instance string, worker uuid.UUID, token, record, ran string) *Lease {
-	l := &Lease{Job: Job{Instance: instance, State: Doing, Worker: worker}, token: token}
+	l := &Lease{Job: Job{Instance: instance, State: Doing, Worker: worker}, token: token, Steps: Steps{Complete: true}}
 	copy(l.Job.ID[:], token)
 	l.Broken = decodeRecord(record, &l.Job)
 	var err error
@@ -191,6 +197,9 @@ func (f *Finish) append(args []any, rest []byte) []any {
 	case Release:
 		target, score = "t", l.run.place
 		after.attempt--
+	case Park:
+		target, score = "p", l.run.place
+		after.attempt--
 	case Snooze, Retry:
 		target = "s"
 		score = fmt.Sprintf("%d", min(ceilMS(f.Delay), latest.UnixMilli())*16+int64(MaxPriority-l.Job.Priority))
@@ -212,7 +221,7 @@ func (f *Finish) append(args []any, rest []byte) []any {
 	if after != l.run {
 		add("N", after.String())
 	}
-	if f.Error != "" && f.Verb != Complete {
+	if f.Error != "" && f.Verb != Complete && f.Verb != Park {
 		add("E", Cut(f.Error, MaxError))
 	}
 	if f.Progress != nil {
@@ -220,6 +229,9 @@ func (f *Finish) append(args []any, rest []byte) []any {
 	}
 	if f.Result != nil && f.Verb == Complete {
 		add("R", []byte(f.Result))
+	}
+	if f.Verb == Park {
+		add("W", f.Wait.words())
 	}
 	args[at+3] = target
 	return args
@@ -261,6 +273,8 @@ func stateOf(letter byte) State {
 		return Todo
 	case 's':
 		return Scheduled
+	case 'p':
+		return Parked
 	case 'd':
 		return Done
 	case 'x':

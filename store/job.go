@@ -57,9 +57,10 @@ type Job struct {
 	Metadata    map[string]string
 	MaxAttempts int       // 0: as the handler's retry policy says
 	Deadline    time.Time // zero: none
+	Parent      Parent    // of a child: whose step it is; else zero
 
 	EnqueuedAt time.Time
-	RunAt      time.Time // scheduled: when due; todo: since when it could run
+	RunAt      time.Time // scheduled: when due; parked: when it wakes by itself, if ever; todo: since when it could run
 	StartedAt  time.Time // of the last attempt
 	FinishedAt time.Time // when it became terminal
 	LeaseUntil time.Time // doing: when the lease runs out unless it is extended

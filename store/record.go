@@ -18,7 +18,8 @@ import (
 //	13 digits            when it was enqueued, in ms; the server's clock writes it
 //	1 byte               '0' + priority
 //	tag length bytes ... further options, each a byte, a uvarint and what it counts:
-//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 'x' nothing: the record is a stand-in for one that was lost
+//	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 'p' of a child its
+//	                     parent (generation, space, id, instance, line's end, step), 'x' nothing: the record is a stand-in for one that was lost
 //	0                    ends them
 //	payload              JSON, the rest
 const (
@@ -31,6 +32,7 @@ const (
 	tagAttempts = 'a'
 	tagDeadline = 'd'
 	tagMetadata = 'm'
+	tagParent   = 'p'
 	tagLost     = 'x'
 )
 
@@ -51,6 +53,9 @@ func encodeRecord(priority int, n *NewJob) []byte {
 	if len(n.Metadata) > 0 {
 		m, _ := json.Marshal(n.Metadata) // strings always can
 		option(tagMetadata, m)
+	}
+	if n.Parent.ID != uuid.Nil {
+		option(tagParent, append(strconv.AppendInt(nil, int64(n.Parent.Generation), 10), " "+n.Parent.ref()...))
 	}
 	return append(append(b, 0), n.Payload...)
 }
@@ -106,6 +111,13 @@ func decodeOption(tag byte, v string, j *Job) error {
 		} else {
 			j.Deadline = fromMS(n)
 		}
+	case tagParent:
+		gen, ref, ok := strings.Cut(v, " ")
+		n, err := strconv.Atoi(gen)
+		if j.Parent = parentOf(ref); !ok || err != nil || j.Parent.ID == uuid.Nil {
+			return errRecord
+		}
+		j.Parent.Generation = n
 	case tagMetadata:
 		if json.Unmarshal([]byte(v), &j.Metadata) != nil {
 			return errRecord
@@ -151,6 +163,7 @@ func parseRun(s string) (run, error) {
 // Places and due times, as keys.go describes them.
 const (
 	top     = 900_000_000_000_000
+	never   = 1 << 52         // a score of parked from which on no time wakes the job
 	epochMS = 946_684_800_000 // 2000-01-01, when the clock of a synctest bubble starts; there is room until 2111
 )
 
@@ -190,6 +203,10 @@ func snapshot(instance string, id uuid.UUID, state State, score string, r *reade
 		j.RunAt = placeTime(at)
 	case Doing:
 		j.LeaseUntil = fromMS(int64(at))
+	case Parked:
+		if at < never {
+			j.RunAt = fromMS(int64(at))
+		}
 	case Done, Dead, Cancelled:
 		j.FinishedAt = fromMS(int64(at))
 	}

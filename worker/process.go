@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stint-go/stint/internal/batch"
 	"github.com/stint-go/stint/internal/loop"
 	"github.com/stint-go/stint/store"
 )
@@ -40,6 +41,8 @@ type process struct {
 	feeds      []*feed // of all pools
 	byInstance map[string]*feed
 
+	relays *batch.Group[store.Outcome]
+
 	announcer, listener, watcher *loop.Loop
 }
 
@@ -57,6 +60,7 @@ func newProcess(ctx context.Context, st *store.Store, cfg Config, registered []*
 		byInstance: make(map[string]*feed, len(registered)),
 	}
 	r.io, r.stopIO = context.WithCancel(r.base)
+	r.relays = r.newRelays()
 	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Scope: scope}
 	shared := map[string]*pool{}
 	for _, reg := range registered {
@@ -144,6 +148,7 @@ func (r *process) stopClaiming(hard context.Context) {
 	}
 	for _, f := range r.feeds {
 		f.reaper.Cancel()
+		f.sweeper.Cancel()
 	}
 	r.announcer.Stop()
 	for _, p := range r.pools {
@@ -192,6 +197,11 @@ func (r *process) join() error {
 	}
 	for _, f := range r.feeds {
 		f.reaper.Wait()
+		f.sweeper.Wait()
+	}
+	r.relays.Wait()
+	for _, f := range r.feeds {
+		f.commits.Wait()
 	}
 	r.listener.Stop()
 	r.watcher.Stop()

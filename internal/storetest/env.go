@@ -45,6 +45,7 @@ func Cases() []Case {
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
+		stepCases(), parkCases(), childCases(), sweepCases(),
 		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }
 
@@ -135,7 +136,7 @@ func (e *Env) shift(t testing.TB, d time.Duration) {
 	ctx, by := t.Context(), float64(d.Milliseconds())
 	for _, key := range e.keys(t) {
 		switch name := key[strings.LastIndexByte(key, ':')+1:]; name {
-		case "doing", "done", "dead", "cancelled", "parked", "awaited", "waiting", "cancels", "processes", "windows", "deadlines":
+		case "doing", "done", "dead", "cancelled", "parked", "awaited", "waiting", "cancels", "processes", "windows", "deadlines", "chores":
 			e.shiftScores(t, key, by)
 		case "scheduled":
 			e.shiftScores(t, key, by*16)

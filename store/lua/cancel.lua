@@ -34,5 +34,5 @@ local ids = {}
 for i = 2, #gone, 2 do ids[#ids + 1] = gone[i] end
 tell(ids, wanted(ids, now))
 for set, some in pairs(from) do drop('ZREM', set, some) end
-close(ids, false)
+close(ids, false, now)
 return { 0, out }

@@ -1,9 +1,9 @@
 -- Accepts jobs.
 -- KEYS: the instance's, the lane.
--- ARGV: request number; number of jobs; number of arguments a job: 4, or 6 if one has any of the last two; for each job: id, record
+-- ARGV: request number; number of jobs; number of arguments a job: 4, 6 if one has any of the two after that, 7 if one has a parent; for each job: id, record
 --   less its first 14 bytes (version and time), 10 - priority, when to run (0 for now, a time in ms, or a delay in ms with a minus
 --   before it), its deadline in ms or '', its mode of uniqueness and key or '' (w, for a window, is followed by its ms and a
---   space).
+--   space); where its outcome is to go, or ''.
 -- Returns: 0; a letter for each job: a accepted, e there is one with this id, u another has its key; followed, for each u,
 --   by the other's id; 1 if the instance may be new, else 0.
 
@@ -26,8 +26,8 @@ local soonest = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
 local first = soonest[2] and tonumber(soonest[2]) -- (to assign it to the same name goes wrong in the embedded server's Lua)
 
 local letters, others, records, places, dues, seen = {}, {}, {}, {}, {}, {}
-local newDeadlines, newLocks, newOwners, newWindows, ended, taken = {}, {}, {}, {}, {}, {}
-local head, longest, claimable = '1' .. format('%013.0f', now), 0, 0
+local newDeadlines, newLocks, newOwners, newWindows, newParents, ended, taken = {}, {}, {}, {}, {}, {}, {}
+local start, longest, claimable = '1' .. format('%013.0f', now), 0, 0
 for i = 1, n do
   local at = width * (i - 1) + 4
   local id, priority, due = ids[i], ARGV[at + 2], tonumber(ARGV[at + 3])
@@ -62,7 +62,11 @@ for i = 1, n do
       newDeadlines[#newDeadlines + 1] = by
       newDeadlines[#newDeadlines + 1] = id
     end
-    local record = head .. ARGV[at + 1]
+    if width == 7 and ARGV[at + 6] ~= '' then
+      newParents[#newParents + 1] = id
+      newParents[#newParents + 1] = ARGV[at + 6]
+    end
+    local record = start .. ARGV[at + 1]
     if #record > longest then longest = #record end
     records[#records + 1] = id
     records[#records + 1] = record
@@ -91,6 +95,7 @@ add('HSET', locks, newLocks)
 add('HSET', owners, newOwners)
 add('ZADD', windows, newWindows)
 add('ZADD', deadlines, newDeadlines)
+add('HSET', parents, newParents)
 add('ZADD', todo, places)
 add('ZADD', scheduled, dues)
 if longest > (tonumber(notes[1] or 0) or 0) then call('HSET', meta, 'maxrec', longest) end

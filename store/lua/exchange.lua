@@ -5,14 +5,15 @@
 --   once, 0 for none; the ms between two claims that the rate asks for, 0 for none; number of finishes, of claims by workers
 --   that finish nothing;
 --   for each finish: worker; its lease; the rest of the lease of the job that it claims now (nonce and process), or '' if it
---     wants none; and the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled, followed
---     by one letter for each argument that comes next: S the score (t: the place; s: the delay in ms * 16 + 10 - priority),
---     N the run from now on, E error, P progress, R result;
+--     wants none; and the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled, p parked, followed
+--     by one letter for each argument that comes next: S the score (t, p: the place; s: the delay in ms * 16 + 10 - priority),
+--     N the run from now on, E error, P progress, R result, W what a parked job waits for (see parking);
 --   for each other claim: worker, the rest of its lease.
 --   No worker stands in it twice.
 -- Returns: 0; the letter of the state that each finish led to, - where the lease was lost; ms until the next look (0 at
 --   once, -1 never); how many jobs were trimmed; the jobs whose deadline has passed; for each worker that got a job: its index, finishes first, the job's id (or
---   the whole lease if the worker held it already), record, run; for each of these that ran before: index, progress, error.
+--   the whole lease if the worker held it already), record, run; for each of these that ran before: index, progress, error;
+--   for each that has steps: index, its entry in stepped, now in ms, and its records by name, or nothing if they are to be loaded.
 
 local bad = foreign()
 if bad then return bad end
@@ -55,11 +56,12 @@ local busy = probe and call('HGET', workers, sub(probe, 1, 16)) == sub(probe, 17
 local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate', 'knower')
 
 -- Decide where each finished job goes.
-local special = live[owners] or live[deadlines] or live[probes]
+local special = live[owners] or live[deadlines] or live[probes] or live[stepped] or live[parents]
 local ids, current = {}, {} -- of the leases that end here: the job, the index
-local into = { d = {}, x = {}, c = {}, t = {}, s = {} }
+local into = { d = {}, x = {}, c = {}, t = {}, s = {}, p = {} }
 local newRuns, newErrors, newProgress, newResults = {}, {}, {}, {}
 local erased, over = {}, {}
+local noted = {} -- what parked jobs wait for: a key, its fields
 local completed, ended, resting = {}, {}, {} -- jobs that are done now, dead or cancelled, waiting again
 local function put(list, id, value)
   if value then
@@ -80,6 +82,7 @@ if not repeated then
   end
   local asked = look('ZMSCORE', cancels, ids)
   local awaits = wanted(ids, now) or {}
+  local kin = keepNone and look('HMGET', parents, ids) or {} -- a child stays until its parent has its outcome
   n = 0
   for k = 1, #ids do
     local i, id = current[k], ids[k]
@@ -89,7 +92,17 @@ if not repeated then
       targets[i] = target
     end
     local score = stamp
-    if target == 't' then
+    if target == 'p' then
+      local till, key, notes
+      target, till, key, notes = parking(id, extra.W, sub(leases[i], 17, 24), now)
+      targets[i] = target
+      if target == 'p' then
+        score = till
+        noted[#noted + 1] = { key, notes }
+      else
+        score = extra.S
+      end
+    elseif target == 't' then
       score = extra.S
     elseif target == 's' then
       score = whole(now * 16 + tonumber(extra.S))
@@ -97,10 +110,10 @@ if not repeated then
       over[#over + 1] = id
     end
     if special then
-      local list = target == 'd' and completed or (target == 't' or target == 's') and resting or ended
+      local list = target == 'd' and completed or (target == 't' or target == 's' or target == 'p') and resting or ended
       list[#list + 1] = id
     end
-    if keepNone and (target == 'd' or target == 'c') and not awaits[id] then
+    if keepNone and (target == 'd' or target == 'c') and not awaits[id] and not kin[k] then
       n = n + 1
       erased[n] = id
     else
@@ -125,6 +138,8 @@ if not repeated then
   add('ZADD', cancelled, into.c)
   add('ZADD', scheduled, into.s)
   add('ZADD', todo, into.t)
+  add('ZADD', parked, into.p)
+  for k = 1, #noted do many('HSET', noted[k][1], noted[k][2]) end
   if special then mind(resting, true) end
 end
 
@@ -367,8 +382,8 @@ drop('ZREM', doing, undone)
 drop('HDEL', workers, idle)
 drop('ZREM', cancels, ids)
 if special then
-  close(completed, true)
-  close(ended, false)
+  close(completed, true, now)
+  close(ended, false, now)
 end
 trim(done, trimmedDone)
 trim(dead, trimmedDead)
@@ -390,5 +405,18 @@ elseif not notes[1] then
   if notes[5] == me then call('HDEL', meta, 'knower') end
   wake(left, not short and me ~= '' and me or nil)
 end
+
+-- The steps of what was claimed.
+local kept, carried = {}, 0
+for k = 1, live[stepped] and given or 0, 4 do
+  local id = sub(got[k + 1], 1, 16)
+  local has = redis.pcall('HGET', stepped, id) -- if it can't be read now, the worker loads all
+  if has then
+    local size = type(has) == 'string' and tonumber(match(has, '^%d+ %d+ %d+ %d+ (%d+) ')) or 65537
+    carried = carried + size
+    local records = size <= 65536 and carried <= 1048576 and redis.pcall('HGETALL', recordsKey(id)) or false
+    kept[#kept + 1] = { got[k], type(has) == 'string' and has or '', stamp, records and not records.err and records }
+  end
+end
 say(number, answer)
-return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, got, before }
+return { 0, answer, next, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, got, before, kept }
