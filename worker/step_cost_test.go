@@ -32,7 +32,7 @@ func TestACommitCostsOneRequestAndAReplayNone(t *testing.T) {
 		r.start()
 		settle(time.Minute)
 		r.wantState(id, store.Done, 2, "again")
-		if costs[0] < 30 || costs[0] > 31 || costs[1] != 0 { // the script's source travels once
+		if costs[0] < 30 || costs[0] > 34 || costs[1] != 0 { // the script's source travels once, and loops look around
 			t.Errorf("30 steps cost %d requests, and their replay %d", costs[0], costs[1])
 		}
 		r.stopWell()

@@ -476,7 +476,7 @@ func TestASleepHoldsNoWorkerAndNoAttempt(t *testing.T) {
 				return nil
 			}
 			calls++
-			if err := worker.Sleep(ctx, "cool-off", 24*time.Hour); err != nil {
+			if err := worker.Sleep(ctx, "cool-off", 10*time.Minute); err != nil {
 				if !errors.Is(err, worker.ErrParked) || !errors.Is(context.Cause(ctx), worker.ErrParked) {
 					t.Errorf("sleeping: %v, cause %v", err, context.Cause(ctx))
 				}
@@ -495,9 +495,9 @@ func TestASleepHoldsNoWorkerAndNoAttempt(t *testing.T) {
 		if other != 1 {
 			t.Error("the sleeping job holds the worker")
 		}
-		settle(25 * time.Hour)
+		settle(11 * time.Minute)
 		r.wantState(id, store.Done, 1, "")
-		if calls != 2 || slept < 24*time.Hour || slept > 24*time.Hour+time.Second {
+		if calls != 2 || slept < 10*time.Minute || slept > 10*time.Minute+time.Second {
 			t.Errorf("called %d times, slept %v", calls, slept)
 		}
 		if !errors.Is(parked, worker.ErrParked) {

@@ -70,7 +70,7 @@ func TestTheOrderSurvivesACrashAtEveryStep(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		workertest.CrashEverywhere(t, func(_ testing.TB, sup *worker.Supervisor) {
-			register(sup, &shop{options{effects: filepath.Join(dir, "effects.log"), pause: 24 * time.Hour}})
+			register(sup, &shop{options{effects: filepath.Join(dir, "effects.log"), pause: 5 * time.Minute}})
 		}, "order", order{"7", 42})
 	})
 }

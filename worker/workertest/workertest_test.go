@@ -206,7 +206,7 @@ func TestCrashEverywhereFindsWhatIsDoneTwice(t *testing.T) {
 			return func(ctx context.Context, in int) error {
 				err := worker.Do(ctx, "a", func(context.Context) error { return nil })
 				if err == nil {
-					err = worker.Sleep(ctx, "nap", time.Hour)
+					err = worker.Sleep(ctx, "nap", time.Minute)
 				}
 				if err == nil {
 					err = worker.Do(ctx, "b", func(context.Context) error { return nil })
