@@ -72,7 +72,7 @@ func (f *feed) family(turns []turn, got store.Exchanged) {
 			f.run.relays.Add(store.OutcomeOf(&at.lease.Job, state, at.finish.Result, at.finish.Error))
 			f.sweepIn(sweepGrace)
 		}
-		if m := at.memory; m != nil && m.family || !at.lease.Steps.Complete {
+		if at.mayHaveChildren() {
 			f.sweepIn(0)
 		}
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type memory struct {
 	clock  time.Time       // Redis' when it was
 	since  time.Time       // this moment here
 	family bool            // there are, or may be, children that are open
+	gen    int             // how often the job has been requeued
 }
 
 // remember returns the memory of the attempt, which is made when the handler comes to its first step.
@@ -31,7 +33,7 @@ func (a *attempt) remember() *memory {
 	if a.memory == nil {
 		steps := &a.lease.Steps
 		a.memory = &memory{known: make(map[string]store.Step, len(steps.Known)), used: map[string]bool{}, whole: steps.Complete,
-			clock: steps.Now, since: a.received, family: !steps.Complete}
+			gen: steps.Generation, clock: steps.Now, since: a.received, family: !steps.Complete}
 		a.memory.learn(steps.Known)
 	}
 	return a.memory
@@ -88,7 +90,7 @@ func (m *memory) load(at *attempt) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.learn(all.Known)
-	m.whole, m.clock, m.since = true, all.Now, time.Now()
+	m.whole, m.gen, m.clock, m.since = true, all.Generation, all.Now, time.Now()
 	return nil
 }
 
@@ -97,6 +99,26 @@ func (m *memory) now() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.clock.Add(time.Since(m.since))
+}
+
+// generation is that of the children to be dispatched.
+func (m *memory) generation() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gen
+}
+
+// mayHaveChildren reports whether the job may leave children behind that have not ended.
+func (a *attempt) mayHaveChildren() bool {
+	a.mu.Lock()
+	m := a.memory
+	a.mu.Unlock()
+	if m == nil {
+		return !a.lease.Steps.Complete || slices.ContainsFunc(a.lease.Steps.Known, func(s store.Step) bool { return s.State == store.StepDispatched })
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.family
 }
 
 // write commits steps and remembers what stands there now.
