@@ -40,10 +40,10 @@ func program(t *testing.T, args ...string) (out string, killed bool) {
 }
 
 func TestWhereverTheProcessIsKilledEachCommittedEffectIsDoneOnce(t *testing.T) {
-	server := redistest.Start(t)
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
+			server := redistest.Start(t) // of its own: a process works on all orders that there are
 			effects := filepath.Join(t.TempDir(), "effects.log")
 			args := []string{"-redis", server.Addr(), "-order", step, "-effects", effects, "-pause", "100ms"}
 			if out, killed := program(t, append(args, "-crash-at", step)...); !killed {
