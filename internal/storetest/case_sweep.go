@@ -140,7 +140,7 @@ func aBadRecordStopsNothing(t *testing.T, e *Env) {
 
 func oneLostAmongManyResolvedIsReached(t *testing.T, e *Env) {
 	n := e.size(300, 9_000)
-	parents := e.size(1, 11)
+	parents := e.size(1, 12)
 	var lost uuid.UUID
 	for p := range parents {
 		l := e.hold(t)

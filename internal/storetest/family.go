@@ -81,6 +81,7 @@ func (f *families) actions() map[string]func(*rapid.T) {
 		"delete":         f.remove,
 		"requeue":        f.requeue,
 		"reap":           func(t *rapid.T) { f.reap(t, rapid.SampledFrom([]string{parentsIn, childrenIn}).Draw(t, "instance")) },
+		"trim":           f.trim,
 		"sweep":          func(t *rapid.T) { f.sweep(t, rapid.SampledFrom([]string{parentsIn, childrenIn}).Draw(t, "instance")) },
 		"sleep": func(t *rapid.T) {
 			time.Sleep(rapid.SampledFrom([]time.Duration{time.Second, 11 * time.Second, 21 * time.Second, 11 * time.Minute}).Draw(t, "for"))
@@ -223,6 +224,14 @@ func (f *families) requeue(t *rapid.T) {
 
 func (f *families) reap(t *rapid.T, instance string) {
 	_, err := f.rt.Reap(f.ctx, f.terms(instance))
+	f.fail(t, err)
+}
+
+// trim removes what has ended, whatever has not been told yet.
+func (f *families) trim(t *rapid.T) {
+	terms := f.terms(rapid.SampledFrom([]string{parentsIn, childrenIn}).Draw(t, "instance"))
+	terms.Done, terms.Dead = store.Retention{}, store.Retention{Age: time.Millisecond}
+	_, err := f.rt.Reap(f.ctx, terms)
 	f.fail(t, err)
 }
 
