@@ -117,7 +117,7 @@ var (
 
 // one changes a job, wherever it is.
 func (s *Store) one(ctx context.Context, op string, id uuid.UUID, c change) error {
-	return s.at(ctx, op, id, func(_ string, keys []string) error {
+	return s.at(ctx, op, id, func(instance string, keys []string) error {
 		reply, err := s.run(ctx, c.script, keys, append(slices.Clone(c.args), id[:])...)
 		if err != nil {
 			return err
@@ -127,6 +127,17 @@ func (s *Store) one(ctx context.Context, op string, id uuid.UUID, c change) erro
 		if err := c.read(&l); err != nil {
 			return fmt.Errorf("%w: job %s", err, id)
 		}
+		s.chase(ctx, instance, p.int())
 		return nil
 	})
+}
+
+// chase cancels the children that n jobs of an instance have left behind, as far as that can be done now: in case that no process serves the
+// instance, whose sweeper would. What can't be done comes again there.
+func (s *Store) chase(ctx context.Context, instance string, n int64) {
+	for range min(1000*n, 1000) {
+		if got, err := s.Runtime().Sweep(ctx, instance); err != nil || got.Next != 0 {
+			return
+		}
+	}
 }

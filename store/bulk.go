@@ -103,6 +103,7 @@ func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filte
 					n++
 				}
 			}
+			s.chase(ctx, instance, p.int())
 			return nil
 		})
 		if err != nil {

@@ -45,7 +45,7 @@ func Cases() []Case {
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
-		stepCases(), parkCases(), childCases(), sweepCases(),
+		stepCases(), parkCases(), childCases(), resumeCases(), sweepCases(),
 		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }
 

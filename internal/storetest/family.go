@@ -18,7 +18,7 @@ import (
 // the sweepers and honest workers bring all to an end.
 func CheckFamilies(t *rapid.T, rig ModelRig) {
 	f := &families{rig: rig, rt: rig.Store.Runtime(), ctx: context.Background(), process: uuid.New(), parents: map[uuid.UUID]*parentModel{},
-		born: map[uuid.UUID]bool{}, gone: map[uuid.UUID]bool{}}
+		born: map[uuid.UUID]bool{}, done: map[uuid.UUID]bool{}}
 	t.Repeat(f.actions())
 	f.settle(t)
 }
@@ -41,7 +41,7 @@ type families struct {
 	unsent   []store.NewJob  // children that have a record and are not enqueued
 	untold   []store.Outcome // of children that ended in the hands of a worker that has not told
 	born     map[uuid.UUID]bool
-	gone     map[uuid.UUID]bool // children that were deleted
+	done     map[uuid.UUID]bool // children whose body has run to its end
 	children []uuid.UUID
 }
 
@@ -78,7 +78,7 @@ func (f *families) actions() map[string]func(*rapid.T) {
 		"end child":      f.endChild,
 		"tell":           f.tell,
 		"cancel":         func(t *rapid.T) { f.admin(t, f.rig.Store.Cancel) },
-		"delete":         f.remove,
+		"delete":         func(t *rapid.T) { f.admin(t, f.rig.Store.Delete) },
 		"requeue":        f.requeue,
 		"reap":           func(t *rapid.T) { f.reap(t, rapid.SampledFrom([]string{parentsIn, childrenIn}).Draw(t, "instance")) },
 		"trim":           f.trim,
@@ -182,11 +182,15 @@ func (f *families) run(t *rapid.T, l *store.Lease, verb store.Verb) {
 	if s, ok := p.ended[l.Job.Parent.Step]; ok && s.Child == l.Job.ID && wanted {
 		t.Fatalf("the body of child %s would run although its outcome is stored: %+v", l.Job.ID, s)
 	}
+	if f.done[l.Job.ID] && wanted {
+		t.Fatalf("the body of child %s would run again, though it has run to its end", l.Job.ID)
+	}
 	if !wanted {
 		verb = store.Cancel
 	}
 	result := fmt.Appendf(nil, "%q", l.Job.Parent.Step)
 	if s := f.finish(t, l, store.Finish{Verb: verb, Result: result, Error: "why"}); s.Terminal() {
+		f.done[l.Job.ID] = f.done[l.Job.ID] || s == store.Done
 		f.untold = append(f.untold, store.OutcomeOf(&l.Job, s, result, "why"))
 	}
 }
@@ -199,17 +203,9 @@ func (f *families) tell(t *rapid.T) {
 	f.fail(t, f.rt.Relay(f.ctx, []store.Outcome{o}))
 }
 
-func (f *families) admin(t *rapid.T, do func(context.Context, uuid.UUID) error) uuid.UUID {
+func (f *families) admin(t *rapid.T, do func(context.Context, uuid.UUID) error) {
 	id, _ := draw(t, slices.Concat(f.ids, f.children))
 	_ = do(f.ctx, id) // it may have ended, or be gone, or be doing
-	return id
-}
-
-func (f *families) remove(t *rapid.T) {
-	id := f.admin(t, f.rig.Store.Delete)
-	if _, err := f.rig.Store.Get(f.ctx, id); err != nil {
-		f.gone[id] = true
-	}
 }
 
 func (f *families) requeue(t *rapid.T) {

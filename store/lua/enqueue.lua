@@ -21,6 +21,7 @@ local now = clock()
 local ids = {}
 for i = 1, n do ids[i] = ARGV[width * (i - 1) + 4] end
 local there = look('HMGET', jobs, ids)
+local owed = width == 7 and look('HMGET', outbox, ids) or {} -- a child that has ended, and whose parent does not know yet
 local notes = call('HMGET', meta, 'maxrec', 'paused', 'seq')
 local soonest = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
 local first = soonest[2] and tonumber(soonest[2]) -- (to assign it to the same name goes wrong in the embedded server's Lua)
@@ -35,7 +36,7 @@ for i = 1, n do
   local mode, window, key, other = sub(unique, 1, 1), '', sub(unique, 2), nil
   if mode == 'w' then window, key = match(key, '^(%d+) (.*)$') end
   if mode ~= '' then other = taken[key] or holder(key, id, now) end
-  if there[i] or seen[id] then
+  if there[i] or seen[id] or owed[i] then
     letters[i] = 'e'
   elseif other then
     letters[i] = 'u'

@@ -297,6 +297,7 @@ end
 
 -- Notes for the sweeper that the open children of these jobs, up to their present generation, are to be cancelled (c) or left to
 -- themselves (d).
+local strayed = 0 -- how many jobs with such children there were
 local function stray(ids, fate, now)
   local heads, work = look('HMGET', stepped, ids), {}
   for i = 1, #ids do
@@ -304,6 +305,7 @@ local function stray(ids, fate, now)
     if gen and open ~= '0' then
       work[#work + 1] = whole(now)
       work[#work + 1] = 's' .. fate .. ids[i] .. format('%06.0f', tonumber(gen))
+      strayed = strayed + 1
     end
   end
   add('ZADD', chores, work)

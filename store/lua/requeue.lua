@@ -4,7 +4,7 @@
 -- KEYS: the instance's.
 -- ARGV: r resume, f afresh, s and a name: from that step on; the ids.
 -- Returns: 0; for each id: the state that the job was in (0: no such job) and the id of another that has its key, else nothing;
---   the state -3 is a child, -4 a job without that step.
+--   the state -3 is a child, -4 a job without that step; how many of them leave children behind.
 --   Only what was done, dead or cancelled (5 to 7), with its key free, is requeued.
 
 local bad = foreign()
@@ -109,4 +109,4 @@ drop('HDEL', results, back)
 drop('ZREM', deadlines, back)
 drop('ZREM', windows, ended)
 if not paused then wake(#back) end
-return { 0, out }
+return { 0, out, strayed }
