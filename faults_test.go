@@ -127,6 +127,7 @@ func (s *stage) stats(t *testing.T) (sum store.Stats) {
 		sum.Todo += one.Todo
 		sum.Doing += one.Doing
 		sum.Scheduled += one.Scheduled
+		sum.Parked += one.Parked
 		sum.Done += one.Done
 		sum.Dead += one.Dead
 	}

@@ -115,7 +115,7 @@ func (r role) play() error {
 			return r.noteRun(ctx, rdb)
 		}, worker.Concurrency(20))
 	default:
-		if !r.playFault(sup, say) && !r.playLimit(sup, rdb) && !r.playCron(sup, rdb) {
+		if !r.playFault(sup, say) && !r.playLimit(sup, rdb) && !r.playCron(sup, rdb) && !r.playSteps(sup, rdb, say) {
 			return errors.New("no such play")
 		}
 	}

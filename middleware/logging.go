@@ -19,6 +19,7 @@ import (
 //
 //	completed  info   nil
 //	snoozed    info   worker.Snooze
+//	parked     info   it waits for a step, whatever it returns
 //	aborted    info   an error after the job was cancelled
 //	released   warn   an error after the lease was lost or at a shutdown; the attempt is not charged
 //	failed     warn   any other error; the policy decides whether there is another attempt
@@ -56,6 +57,8 @@ func outcomeOf(ctx context.Context, err error) (string, slog.Level) {
 	cause := context.Cause(ctx)
 	_, snoozed := worker.SnoozeDelay(err)
 	switch {
+	case errors.Is(cause, worker.ErrParked):
+		return "parked", slog.LevelInfo // whatever it returns
 	case err == nil:
 		return "completed", slog.LevelInfo
 	case errors.Is(cause, worker.ErrLeaseLost), errors.Is(cause, worker.ErrShutdown):

@@ -102,6 +102,7 @@ func TestAnErrorAfterACancelOrAShutdownIsNoFailure(t *testing.T) {
 		cause error
 		want  string
 	}{
+		{worker.ErrParked, "level=INFO msg=\"attempt ended\" outcome=parked"},
 		{worker.ErrCancelled, "level=INFO msg=\"attempt ended\" outcome=aborted"},
 		{worker.ErrShutdown, "level=WARN msg=\"attempt ended\" outcome=released"},
 		{worker.ErrLeaseLost, "level=WARN msg=\"attempt ended\" outcome=released"},

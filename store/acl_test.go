@@ -232,6 +232,26 @@ func block(t *testing.T, file, name string) []string {
 
 // round makes every call of the store at least once, and goes every way that needs a command of its own. What fails is seen
 // in the server's log of refusals.
+// family does what parents and children do.
+func family(ctx context.Context, st *store.Store, add func(int, store.NewJob) []uuid.UUID, claim func(store.Terms, int) []*store.Lease, terms store.Terms) {
+	rt := st.Runtime()
+	id := add(1, store.NewJob{Priority: store.MaxPriority})[0]
+	for _, l := range claim(terms, 1) {
+		child := store.NewJob{ID: store.ChildID(id, "child", 0), Payload: json.RawMessage(`{}`),
+			Parent: store.Parent{ID: l.Job.ID, Instance: "x", Step: "child"}}
+		limits := store.StepLimits{Count: 10, Bytes: 10_000}
+		_, _ = rt.Commit(ctx, l, limits, store.StepWrite{Name: "a", Kind: store.LocalStep, Value: json.RawMessage(`1`)},
+			store.StepWrite{Name: "child", Kind: store.AsyncStep, Instance: "x", Child: child})
+		_, _ = rt.Enqueue(ctx, new(store.Lane), "x", []store.NewJob{child})
+		_, _ = st.Steps(ctx, l.Job.ID, "")
+		_, _ = st.Unresolved(ctx, "x", "")
+		_, _ = rt.Wanted(ctx, &store.Job{ID: child.ID, Instance: "x", Parent: child.Parent})
+		_ = rt.Relay(ctx, []store.Outcome{{Child: child.ID, Instance: "x", Parent: child.Parent, Fate: store.FateDone, Text: `1`}})
+		_, _ = rt.Exchange(ctx, new(store.Lane), terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Bury}}})
+		_, _ = rt.Sweep(ctx, "x")
+	}
+}
+
 func round(t *testing.T, rdb, admin *redis.Client) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -308,6 +328,7 @@ func round(t *testing.T, rdb, admin *redis.Client) {
 			_, _ = st.List(ctx, store.Filter{Instance: "x", State: state, Limit: 1, Cursor: p.Next})
 		}
 	}
+	family(ctx, st, add, claim, terms)
 	_, _ = st.Stats(ctx)
 	_, _ = st.Instances(ctx)
 	_, _ = st.Workers(ctx, "x")

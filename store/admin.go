@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 )
@@ -31,14 +33,24 @@ func (s *Store) pause(ctx context.Context, op, instance string, on int) error {
 	})
 }
 
-// RequeueMode says what of a job a Requeue keeps. The zero value, Resume, keeps all that is committed.
-type RequeueMode struct{ _ struct{} }
+// RequeueMode says what of a job's steps a Requeue keeps. The zero value is Resume.
+type RequeueMode struct{ word string }
+
+// Resume keeps what is committed and drops what failed: those steps run again, those children are dispatched again.
+func Resume() RequeueMode { return RequeueMode{} }
+
+// Fresh keeps no step.
+func Fresh() RequeueMode { return RequeueMode{"f"} }
+
+// FromStep drops that step and all that were begun after it, and keeps those before as Resume does.
+func FromStep(name string) RequeueMode { return RequeueMode{"s" + name} }
 
 // Requeue makes a job that is done, dead or cancelled todo again, behind those of its priority that wait already, with its attempts
-// and crashes counted from zero and without its deadline. ErrState if it has not ended, a *DuplicateError if another
-// job has its key of uniqueness by now.
-func (s *Store) Requeue(ctx context.Context, id uuid.UUID, _ RequeueMode) error {
-	return s.one(ctx, "requeuing", id, requeue)
+// and crashes counted from zero and without its deadline. Children that it left open are cancelled, and dispatched anew when it comes to
+// them. ErrState if it has not ended, or is itself a child: its parent is to be requeued then. A *DuplicateError if another
+// job has its key of uniqueness by now, ErrNotFound if there is no such job, or no such step in it.
+func (s *Store) Requeue(ctx context.Context, id uuid.UUID, m RequeueMode) error {
+	return s.one(ctx, "requeuing", id, requeue(m))
 }
 
 // Delete removes a job and all that is kept of it. ErrState if it is doing: cancel it first.
@@ -56,16 +68,21 @@ func (s *Store) Cancel(ctx context.Context, id uuid.UUID) error {
 // change is something that is done to jobs by their ids.
 type change struct {
 	script script
+	args   []any // what comes before the ids
 	// read returns what became of the next job in the script's reply: nil if it was changed.
 	read func(r *reader) error
 }
 
-var (
-	requeue = change{scriptRequeue, func(r *reader) error {
+func requeue(m RequeueMode) change {
+	return change{scriptRequeue, []any{cmp.Or(m.word, "r")}, func(r *reader) error {
 		was, other := r.int(), r.str()
 		switch {
 		case was == 0:
 			return ErrNotFound
+		case was == -3:
+			return fmt.Errorf("%w: the job is the child of another; that one is to be requeued", ErrState)
+		case was == -4:
+			return fmt.Errorf("%w: a step %q", ErrNotFound, m.word[1:])
 		case other != "":
 			d := &DuplicateError{}
 			copy(d.Holder[:], other)
@@ -75,7 +92,10 @@ var (
 		}
 		return nil
 	}}
-	remove = change{scriptDelete, func(r *reader) error {
+}
+
+var (
+	remove = change{scriptDelete, nil, func(r *reader) error {
 		switch was := r.int(); {
 		case was == 0:
 			return ErrNotFound
@@ -84,7 +104,7 @@ var (
 		}
 		return nil
 	}}
-	cancel = change{scriptCancel, func(r *reader) error {
+	cancel = change{scriptCancel, nil, func(r *reader) error {
 		switch was := r.int(); {
 		case was == 0:
 			return ErrNotFound
@@ -97,8 +117,8 @@ var (
 
 // one changes a job, wherever it is.
 func (s *Store) one(ctx context.Context, op string, id uuid.UUID, c change) error {
-	return s.at(ctx, op, id, func(_ string, keys []string) error {
-		reply, err := s.run(ctx, c.script, keys, id[:])
+	return s.at(ctx, op, id, func(instance string, keys []string) error {
+		reply, err := s.run(ctx, c.script, keys, append(slices.Clone(c.args), id[:])...)
 		if err != nil {
 			return err
 		}
@@ -107,6 +127,17 @@ func (s *Store) one(ctx context.Context, op string, id uuid.UUID, c change) erro
 		if err := c.read(&l); err != nil {
 			return fmt.Errorf("%w: job %s", err, id)
 		}
+		s.chase(ctx, instance, p.int())
 		return nil
 	})
+}
+
+// chase cancels the children that n jobs of an instance have left behind, as far as that can be done now: in case that no process serves the
+// instance, whose sweeper would. What can't be done comes again there.
+func (s *Store) chase(ctx context.Context, instance string, n int64) {
+	for range min(1000*n, 1000) {
+		if got, err := s.Runtime().Sweep(ctx, instance); err != nil || got.Next != 0 {
+			return
+		}
+	}
 }

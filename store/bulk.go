@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // bulkStep is how many jobs one script changes at most: it keeps Redis busy for a few milliseconds.
@@ -21,7 +22,7 @@ func (s *Store) RequeueAll(ctx context.Context, f Filter) (int, error) {
 	if !f.State.Terminal() {
 		return 0, invalid("jobs that are %s can't be requeued", f.State)
 	}
-	return s.all(ctx, "requeuing many", f, requeue)
+	return s.all(ctx, "requeuing many", f, requeue(Resume()))
 }
 
 // CancelAll cancels the jobs that f selects, in batches, and returns how many; of the doing ones those that it was requested for.
@@ -99,9 +100,9 @@ func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filte
 			if len(ids) == 0 {
 				return nil
 			}
-			args := make([]any, len(ids))
+			args := slices.Clone(c.args)
 			for i := range ids {
-				args[i] = ids[i][:]
+				args = append(args, ids[i][:])
 			}
 			if reply, err = s.run(ctx, c.script, keys, args...); err != nil {
 				return err
@@ -112,6 +113,7 @@ func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filte
 					n++
 				}
 			}
+			s.chase(ctx, instance, p.int())
 			return nil
 		})
 		if err != nil {
@@ -152,16 +154,19 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 		for _, e := range entries {
 			keys = append(keys, s.keys.dispatches(instance, e))
 		}
-		reply, err := s.run(ctx, scriptRemove, keys, forced)
-		if err != nil {
-			return err
-		}
-		p := reader{v: reply}
-		if n := p.int(); n > 0 {
-			return fmt.Errorf("%w: %d jobs of %s are doing", ErrState, n, instance)
-		}
-		if n := p.int(); n > 0 {
-			return fmt.Errorf("%w: %d entries of cron target %s", ErrState, n, instance)
+		for more := true; more; { // the steps of a thousand jobs at a time, then the rest
+			reply, err := s.run(ctx, scriptRemove, keys, forced)
+			if err != nil {
+				return err
+			}
+			p := reader{v: reply}
+			if n := p.int(); n > 0 {
+				return fmt.Errorf("%w: %d jobs of %s are doing", ErrState, n, instance)
+			}
+			if n := p.int(); n > 0 {
+				return fmt.Errorf("%w: %d entries of cron target %s", ErrState, n, instance)
+			}
+			more = p.int() == 1
 		}
 		if err := s.disown(ctx, entries...); err != nil {
 			return err

@@ -118,9 +118,7 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 	if len(sent) == 0 {
 		return outcome, nil
 	}
-	args := append(requested(jobs, sent), 0)
-	copy(args[1:], args)
-	args[0] = number
+	args := append([]any{number}, requested(jobs, sent)...)
 	err := r.s.do(ctx, "enqueuing", func() error {
 		if err := r.s.announce(ctx, instance, false); err != nil {
 			return err
@@ -189,6 +187,9 @@ func requested(jobs []NewJob, sent []int) []any {
 		}
 		if j.Unique != (Unique{}) {
 			add("U", j.Unique.words())
+		}
+		if j.Parent.ID != uuid.Nil {
+			add("K", j.Parent.ref())
 		}
 	}
 	return args

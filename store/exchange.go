@@ -142,7 +142,7 @@ func (out *Exchanged) read(reply []any, c *call) error {
 	out.Next = millis(p.int())
 	out.Trimmed = int(p.int())
 	out.Expired = p.ids()
-	now, mine, got, before := p.int(), p.list(), p.list(), p.list()
+	now, mine, got, before, kept := p.int(), p.list(), p.list(), p.list(), p.list()
 	out.Suspects = p.int() == 1
 	out.Leases = make([]*Lease, 0, len(mine.v)/6+len(got.v)/2)
 	held := make([]bool, len(c.workers))
@@ -170,6 +170,15 @@ func (out *Exchanged) read(reply []any, c *call) error {
 		l.claimed(run{attempt: 1, place: placeOf(record), started: now, worker: c.workers[i]}, nil)
 		out.Leases = append(out.Leases, l)
 	}
+	for kept.more() {
+		one := kept.list()
+		i := int(one.int()) - 1
+		if i < 0 || i >= len(out.Leases) {
+			return fmt.Errorf("answered for job %d of %d", i+1, len(out.Leases))
+		}
+		l := out.Leases[i]
+		l.Steps.read(l.Job, &one)
+	}
 	for before.more() {
 		number := before.int() // negative for the first claim of all
 		i := fresh + int(max(number, -number)) - 1
@@ -188,7 +197,7 @@ func (out *Exchanged) read(reply []any, c *call) error {
 
 // newLease makes a Lease of what a script tells of the job. A record that can't be read makes it Broken.
 func newLease(instance string, worker uuid.UUID, token, record string) *Lease {
-	l := &Lease{Job: Job{Instance: instance, State: Doing, Worker: worker}, token: token}
+	l := &Lease{Job: Job{Instance: instance, State: Doing, Worker: worker}, token: token, Steps: Steps{Complete: true}}
 	copy(l.Job.ID[:], token)
 	l.Broken = decodeRecord(record, &l.Job)
 	return l
@@ -214,6 +223,8 @@ func (f *Finish) letter() byte {
 		return 'c'
 	case Release:
 		return 't'
+	case Park:
+		return 'p'
 	case Snooze, Retry:
 		return 's'
 	}
@@ -230,6 +241,9 @@ func (f *Finish) details(args []any, number int) []any {
 	case Release:
 		add("S", l.run.place)
 		after.attempt--
+	case Park:
+		add("S", l.run.place)
+		after.attempt--
 	case Snooze, Retry:
 		add("S", min(ceilMS(f.Delay), latest.UnixMilli())*16+int64(MaxPriority-l.Job.Priority))
 		if f.Verb == Snooze {
@@ -239,7 +253,7 @@ func (f *Finish) details(args []any, number int) []any {
 	if after != l.run {
 		add("N", after.String())
 	}
-	if f.Error != "" && f.Verb != Complete {
+	if f.Error != "" && f.Verb != Complete && f.Verb != Park {
 		add("E", Cut(f.Error, MaxError))
 	}
 	if f.Progress != nil {
@@ -247,6 +261,9 @@ func (f *Finish) details(args []any, number int) []any {
 	}
 	if f.Result != nil && f.Verb == Complete {
 		add("R", []byte(f.Result))
+	}
+	if f.Verb == Park {
+		add("W", f.Wait.words())
 	}
 	return args
 }
@@ -287,6 +304,8 @@ func stateOf(letter byte) State {
 		return Todo
 	case 's':
 		return Scheduled
+	case 'p':
+		return Parked
 	case 'd':
 		return Done
 	case 'x':

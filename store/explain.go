@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -73,6 +74,7 @@ type facts struct {
 	ahead, doing, limit, wait           int64
 	now                                 time.Time
 	lastError                           string
+	waitsFor, record                    string // parked: and the record of the first step of that
 }
 
 func (f *facts) read(reply []any) {
@@ -86,7 +88,7 @@ func (f *facts) read(reply []any) {
 	f.cancelling = p.int() == 1
 	ms, _ := strconv.ParseInt(p.str(), 10, 64)
 	f.now = fromMS(ms)
-	f.lastError = p.str()
+	f.lastError, f.waitsFor, f.record = p.str(), p.str(), p.str()
 }
 
 func (f *facts) explain() Explanation {
@@ -103,7 +105,7 @@ func (f *facts) explain() Explanation {
 		}
 		return Explanation{ReasonRunning, "it runs", until}
 	case Parked:
-		return Explanation{ReasonParked, "it waits for a step", time.Time{}}
+		return f.parked()
 	case "":
 		return Explanation{ReasonLost, "it is in no state", time.Time{}}
 	}
@@ -112,6 +114,29 @@ func (f *facts) explain() Explanation {
 		detail += ": " + f.lastError
 	}
 	return Explanation{ReasonEnded, detail, time.Time{}}
+}
+
+// parked explains a job that waits for steps.
+func (f *facts) parked() Explanation {
+	count, rest, _ := strings.Cut(f.waitsFor, " ")
+	mode, name, _ := strings.Cut(rest, " ")
+	var until time.Time
+	if f.score < never {
+		until = fromMS(int64(f.score))
+	}
+	switch step := readStep(name, f.record); {
+	case mode == "z":
+		return Explanation{ReasonParked, fmt.Sprintf("it sleeps in step %q", name), until}
+	case count == "1" && step.Child != uuid.Nil:
+		return Explanation{ReasonParked, fmt.Sprintf("it waits for step %q: job %s of %s", name, step.Child, step.Instance), until}
+	case step.Child != uuid.Nil:
+		what := "all"
+		if mode == "y" {
+			what = "any"
+		}
+		return Explanation{ReasonParked, fmt.Sprintf("it waits for %s of %s steps, among them %q: job %s of %s", what, count, name, step.Child, step.Instance), until}
+	}
+	return Explanation{ReasonParked, "it waits for a step", until}
 }
 
 // waiting explains a todo job.

@@ -95,6 +95,7 @@ func (r *Runtime) Reap(ctx context.Context, t Terms) (Maintained, error) {
 			m.Reaped = append(m.Reaped, one)
 		}
 		m.Expired = p.ids()
+		m.Sweep = millis(p.int())
 		return nil
 	})
 	return m, err

@@ -58,9 +58,10 @@ type Job struct {
 	MaxAttempts int       // 0: as the handler's retry policy says
 	Deadline    time.Time // zero: none
 	Tick        Tick      // of a job that a tick of cron made
+	Parent      Parent    // of a child: whose step it is; else zero
 
 	EnqueuedAt time.Time
-	RunAt      time.Time // scheduled: when due; todo, and in a handler: since when it could run
+	RunAt      time.Time // scheduled: when due; parked: when it wakes by itself, if ever; todo, and in a handler: since when it could run
 	StartedAt  time.Time // of the last attempt
 	FinishedAt time.Time // when it became terminal
 	LeaseUntil time.Time // doing: when the lease runs out unless it is extended

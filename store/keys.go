@@ -19,7 +19,7 @@ import (
 //	todo       zset  id by place
 //	scheduled  zset  id by due time and priority
 //	doing      zset  id by lease deadline
-//	parked     zset  id by the time it parked
+//	parked     zset  id by the time that wakes it, or, if only a step does, 2^52 and the time it parked
 //	done, dead, cancelled
 //	           zset  id by the time it ended
 //	workers    hash  worker -> lease: id, nonce, process; there exactly while the worker holds the job
@@ -33,6 +33,14 @@ import (
 //	owners     hash  id -> mode and key of uniqueness
 //	locks      hash  key -> mode, id, and in a window the time when it ends
 //	windows    zset  key by that time
+//	stepped    hash  id -> of a job with steps: generation, epoch, last number, records, their bytes, how many it may have, open children
+//	step_result:<id>
+//	           hash  name -> record of a step (see steps.go); what the job waits for while it is parked
+//	children   zset  open children, all with the score 0: parent, generation in 6 digits, child, time in 13, instance, line's end, name
+//	chores     zset  what the sweeper has to look after, by when: o and an entry of children; r and a child whose outcome is to be
+//	                 delivered; s, c (cancel) or d (let go), a job that ended and a generation: its children
+//	parents    hash  id of a child -> its parent, that one's instance, line's end, name of the step
+//	outbox     hash  id of a child that ended -> its fate, length of what parents has of it, that, its result or why it failed
 //	lane:<id>  string, expiring: the last request of a lane and its answer (see lane.go)
 //	cron       hash  entry -> definition: JSON (see cron.go)
 //	cron_jobs  hash  entry -> its job: deadline, record less its head
@@ -80,12 +88,19 @@ const (
 	kProbes
 	kLocks
 	kOwners
+
+	kStepped
+	kChildren
+	kChores
+	kParents
+	kOutbox
 	kCount
 )
 
 var keyNames = [kCount]string{"jobs", "runs", "workers", "meta", "todo", "doing", "done", "waiting",
 	"errors", "progress", "results", "scheduled", "dead",
-	"cancelled", "parked", "cancels", "awaited", "suspects", "deadlines", "windows", "probes", "locks", "owners"}
+	"cancelled", "parked", "cancels", "awaited", "suspects", "deadlines", "windows", "probes", "locks", "owners",
+	"stepped", "children", "chores", "parents", "outbox"}
 
 type keyspace struct{ prefix string }
 

@@ -71,3 +71,21 @@ func effort(t *testing.T, checks, steps int) {
 		t.Cleanup(func() { _ = f.Value.Set(was) })
 	}
 }
+
+func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t *testing.T) {
+	effort(t, 60, 60)
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			st, err := store.OpenEmbedded(store.Options{Prefix: "model"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := st.Close(); err != nil {
+					t.Errorf("closing: %v", err)
+				}
+			}()
+			storetest.CheckFamilies(t, storetest.ModelRig{Store: st, Client: st.Runtime().Client(), Prefix: "model"})
+		})
+	})
+}

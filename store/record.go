@@ -20,8 +20,8 @@ import (
 //	1 byte               '0' + priority
 //	tag length bytes ... further options, each a byte, a uvarint and what it counts:
 //	                     'a' most attempts (digits), 'd' deadline (ms in digits), 'm' metadata (JSON), 't' when it was to run (ms in digits,
-//	                     or - and ms after it was enqueued), 'c' the tick of cron that it is of (see Tick), 'x' nothing: the record is a
-//	                     stand-in for one that was lost
+//	                     or - and ms after it was enqueued), 'c' the tick of cron that it is of (see Tick), 'p' of a child its parent
+//	                     (generation, space, id, instance, line's end, step), 'x' nothing: the record is a stand-in for one that was lost
 //	0                    ends them
 //	payload              JSON, the rest
 const (
@@ -37,6 +37,7 @@ const (
 	tagMetadata = 'm'
 	tagDue      = 't'
 	tagTick     = 'c'
+	tagParent   = 'p'
 	tagLost     = 'x'
 )
 
@@ -60,6 +61,9 @@ func encodeRecord(n *NewJob) []byte {
 	}
 	if due := n.due(); due != "0" {
 		option(tagDue, []byte(due))
+	}
+	if n.Parent.ID != uuid.Nil {
+		option(tagParent, append(strconv.AppendInt(nil, int64(n.Parent.Generation), 10), " "+n.Parent.ref()...))
 	}
 	return append(append(b, 0), n.Payload...)
 }
@@ -128,6 +132,13 @@ func decodeOption(tag byte, v string, enqueued int64, j *Job) error {
 			return errRecord
 		}
 		j.Tick = Tick{Entry: f[3], Zone: f[2], At: parseMS(f[0]), Previous: parseMS(f[1])}
+	case tagParent:
+		gen, ref, ok := strings.Cut(v, " ")
+		n, err := strconv.Atoi(gen)
+		if j.Parent = parentOf(ref); !ok || err != nil || j.Parent.ID == uuid.Nil {
+			return errRecord
+		}
+		j.Parent.Generation = n
 	case tagMetadata:
 		if json.Unmarshal([]byte(v), &j.Metadata) != nil {
 			return errRecord
@@ -183,6 +194,7 @@ func parseRun(s string) (run, error) {
 // Places and due times, as keys.go describes them.
 const (
 	top     = 900_000_000_000_000
+	never   = 1 << 52         // a score of parked from which on no time wakes the job
 	epochMS = 946_684_800_000 // 2000-01-01, when the clock of a synctest bubble starts; there is room until 2111
 )
 
@@ -229,6 +241,10 @@ func snapshot(instance string, id uuid.UUID, state State, score string, r *reade
 		j.RunAt = placeTime(at)
 	case Doing:
 		j.LeaseUntil = fromMS(int64(at))
+	case Parked:
+		if at < never {
+			j.RunAt = fromMS(int64(at))
+		}
 	case Done, Dead, Cancelled:
 		j.FinishedAt = fromMS(int64(at))
 	}

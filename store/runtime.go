@@ -63,6 +63,7 @@ type NewJob struct {
 	Metadata    map[string]string // at most MaxMetadata bytes
 	Deadline    time.Time         // a job that was not claimed by then is dead; zero: none
 	Unique      Unique
+	Parent      Parent // of a child
 }
 
 // Unique keeps a second job with the same key out of an instance.
@@ -87,6 +88,7 @@ const (
 type Lease struct {
 	Job    Job   // as it stands with this claim: doing, the attempt counted
 	Broken error // the record can't be read: the job is to be buried with this reason
+	Steps  Steps // what has been kept of its steps
 
 	token string // the worker's mapping as a whole: id, nonce, process
 	run   run
@@ -95,13 +97,14 @@ type Lease struct {
 // Verb is a way in which a lease ends.
 type Verb byte
 
-// The ways a lease ends. What each charges: Complete, Retry, Bury and Cancel keep the attempt, Snooze and Release
-// give it back. Each of them resets the crashes.
+// The ways a lease ends. What each charges: Complete, Retry, Bury and Cancel keep the attempt, Snooze, Release and
+// Park give it back. Each of them resets the crashes.
 const (
 	Complete Verb = 'c' // done
 	Retry    Verb = 'r' // scheduled after Delay, with a new place
 	Snooze   Verb = 'z' // scheduled after Delay, with a new place, the attempt given back
 	Release  Verb = 'l' // todo at its old place, the attempt given back
+	Park     Verb = 'p' // parked until Wait is over, or todo at its old place if it is; the attempt given back
 	Bury     Verb = 'b' // dead
 	Cancel   Verb = 'x' // cancelled
 )
@@ -114,6 +117,7 @@ type Finish struct {
 	Error    string          // Retry, Snooze, Release, Bury, Cancel: becomes LastError unless empty; cut at MaxError bytes
 	Result   json.RawMessage // Complete: becomes Result unless nil
 	Progress json.RawMessage // the last progress, unless nil
+	Wait     Wait            // Park
 }
 
 // Exchange is one call that hands in what is finished and takes what there is to do.
@@ -179,6 +183,8 @@ type Maintained struct {
 	// Missing is the number of records less the number of jobs in a state. Not zero: something was changed behind
 	// our back.
 	Missing int64
+	// Sweep says when there is something for Sweep: 0 at once, negative nothing.
+	Sweep time.Duration
 }
 
 // Process describes a process to whoever lists them.

@@ -5,6 +5,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -55,6 +57,17 @@ var (
 	scriptEnable       = load("enable", allowOOM)
 	scriptUnschedule   = load("unschedule", allowOOM)
 
+	scriptStep      = load("step", allowOOM)
+	scriptLoad      = load("load", noWrites)
+	scriptDeliver   = load("deliver", allowOOM)
+	scriptSettle    = load("settle", allowOOM)
+	scriptFates     = load("fates", noWrites)
+	scriptVet       = load("vet", noWrites)
+	scriptOrphan    = load("orphan", noWrites)
+	scriptSweep     = load("sweep", allowOOM)
+	scriptRecall    = load("recall", allowOOM)
+	scriptForget    = load("forget", allowOOM)
+	scriptOpen      = load("unresolved", noWrites)
 	scriptAnnounce  = load("announce", allowOOM)
 	scriptProcesses = load("processes", noWrites)
 )
@@ -69,13 +82,43 @@ func load(name, flags string) script {
 	}
 	src := read(name)
 	if name != "announce" && name != "processes" && name != "own" { // those have no instance
-		src = read("prelude") + src
+		src = link(read("prelude"), src)
 	}
 	shebang := "#!lua"
 	if flags != "" {
 		shebang += " flags=" + flags
 	}
 	return script{name, redis.NewScript(shebang + "\n" + src), redis.NewScript(src)}
+}
+
+// What a paragraph of the prelude defines, what a script names, and what is neither.
+var (
+	defines = regexp.MustCompile(`(?m)^local (?:function )?([^=(]+)`)
+	names   = regexp.MustCompile(`\w+`)
+	remarks = regexp.MustCompile(`--.*`)
+)
+
+// link puts those paragraphs of the prelude before a script that it uses, itself or by way of others: making functions that nobody
+// calls was a tenth of the cost of a small call, and there may be no more than 200 local names. A paragraph ends with an empty line.
+func link(prelude, src string) string {
+	used := map[string]bool{}
+	use := func(text string) {
+		for _, name := range names.FindAllString(remarks.ReplaceAllString(text, ""), -1) {
+			used[name] = true
+		}
+	}
+	use(src)
+	paragraphs := strings.Split(prelude, "\n\n")
+	for _, p := range slices.Backward(paragraphs) { // what is used stands before its use
+		for _, d := range defines.FindAllStringSubmatch(p, -1) {
+			if slices.ContainsFunc(names.FindAllString(d[1], -1), func(name string) bool { return used[name] }) {
+				use(p)
+				src = p + "\n\n" + src
+				break
+			}
+		}
+	}
+	return src
 }
 
 // errStale answers a request that is older than the last of its lane. Nobody waits for it any more.

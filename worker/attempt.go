@@ -25,7 +25,8 @@ type attempt struct {
 	slot     *slot
 	feed     *feed // of the job's instance
 	lease    *store.Lease
-	suspect  bool // of crashing the process
+	suspect  bool      // of crashing the process
+	received time.Time // when its claim was answered
 	started  time.Time
 	deadline time.Time // zero: none
 
@@ -41,6 +42,9 @@ type attempt struct {
 	progress  json.RawMessage // the last
 	unsent    bool            // no heartbeat has carried it
 	result    json.RawMessage
+	commits   sync.Mutex  // held while steps are being committed
+	memory    *memory     // nil until the handler comes to a step
+	wait      *store.Wait // the handler waits for this: the job is to park
 
 	// Set when the attempt ends, read by whoever hands it in.
 	finish  store.Finish

@@ -18,7 +18,8 @@
 // changes anything.
 //
 // The context of a handler has the values of the one given to Run, but not its end. It ends with one of these causes,
-// which [context.Cause] tells: [ErrTimeout], [ErrCancelled], [ErrLeaseLost], [ErrShutdown].
+// which [context.Cause] tells: [ErrTimeout], [ErrCancelled], [ErrLeaseLost], [ErrShutdown],
+// [ErrParked].
 //
 // # Who runs how much
 //
@@ -33,6 +34,7 @@
 //	retry.Permanent(err)  the job is dead, with that reason
 //	retry.After(d, err)   it runs again after d
 //	worker.Snooze(d)      it runs again after d; this attempt does not count
+//	what a wait returned  it is parked until what it waits for is there (see below)
 //	anything else         it runs again after what the policy says, or is dead when the policy gives up
 //
 // A panic and a runtime.Goexit are errors like any other (see [PanicError], [ErrGoexit]) and harm nothing but the attempt.
@@ -42,6 +44,12 @@
 //
 // [Supervisor.Schedule] declares entries, in every process: at each tick of an entry there is one job, in one instance. A handler learns of
 // its tick by [TickFrom]. The store has a record of each tick, and lists, disables, removes and runs entries by hand.
+// # Steps
+//
+// A handler that must not do its effects again after a crash makes steps of them: [Step] and [Do] keep a result before they return,
+// and later attempts get it without running the step. [Async] runs a step as a job of its own, in any instance; [Future.Wait], [WaitAll] and
+// [Sleep] park the job, which then holds no worker, and return [ErrParked]: the handler returns, and is called anew when what it waits for is
+// there. [Cursor] keeps a position in a long loop. docs/steps.md is the guide.
 //
 // # When Redis is away
 //

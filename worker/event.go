@@ -47,6 +47,7 @@ const (
 	Released  Outcome = "released" // given back without charging the attempt
 	Buried    Outcome = "buried"   // given up
 	Aborted   Outcome = "aborted"  // because the job was cancelled
+	Parked    Outcome = "parked"   // it waits for a step; the attempt is not charged
 )
 
 // JobFinished: a lease was ended by the worker that held it, and the store knows. A lease that was not, because it was lost, has
@@ -165,7 +166,7 @@ type Audited struct {
 // LoopFailed: something that this process does again and again has begun to fail. It goes on trying. When Redis can't be
 // reached many loops fail for one reason; that is one event, of the first.
 type LoopFailed struct {
-	Loop     string // "exchange", "heartbeat", "reap", "announce", "subscription", "cron"
+	Loop     string // "exchange", "heartbeat", "reap", "sweep", "announce", "subscription", "cron"
 	Instance string // empty where it is the process'
 	Err      error
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/batch"
@@ -20,17 +21,20 @@ const (
 // feed is what connects a pool to one of its instances. Turns that come together make one request, which hands in their
 // ends and brings the slots their next jobs. The instance's terms, heartbeat and reaper are here.
 type feed struct {
-	pool   *pool
-	run    *process
-	reg    *registration
-	terms  store.Terms
-	turns  *batch.Group[turn]
-	lanes  [lanes]lane
-	timer  *time.Timer // for the next look
-	beats  *loop.Loop
-	reaper *loop.Loop
-	audit  audit
-	beaten time.Time // when the last heartbeat was answered, or had nothing to do; the heartbeat's goroutine only
+	pool    *pool
+	run     *process
+	reg     *registration
+	terms   store.Terms
+	commits *batch.Group[*commit]
+	turns   *batch.Group[turn]
+	lanes   [lanes]lane
+	timer   *time.Timer // for the next look
+	beats   *loop.Loop
+	reaper  *loop.Loop
+	sweeper *loop.Loop
+	sweepAt atomic.Int64 // when the sweeper looks next, since the process started
+	audit   audit
+	beaten  time.Time // when the last heartbeat was answered, or had nothing to do; the heartbeat's goroutine only
 
 	// All under pool.mu.
 	due     bool      // there may be jobs that no request asked for yet
@@ -59,12 +63,14 @@ func newFeed(p *pool, reg *registration) *feed {
 	f := &feed{pool: p, run: p.run, reg: reg, terms: reg.terms}
 	f.terms.Process = p.run.about.ID
 	f.terms.Period = f.run.rarely(f.every())
+	f.sweepAt.Store(int64(sweepIdle))
 	for i := range f.lanes {
 		f.lanes[i].hope = make(chan struct{}, 1)
 	}
 	// With at most half of the slots in a request, one half works while the other one's request is on its way.
 	half := min((len(p.slots)+1)/2, callItems)
 	f.turns = batch.New(lanes, max(half, minLook), maxCall, turn.weight, f.flush)
+	f.commits = f.newCommits()
 	f.timer = time.AfterFunc(time.Hour, f.expire)
 	f.timer.Stop()
 	return f

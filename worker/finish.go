@@ -178,9 +178,11 @@ func (f *feed) hope() {
 // settle tells what became of the turns' attempts and gives the slots the jobs that came.
 func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent time.Time) {
 	f.tell(turns, got)
+	f.family(turns, got)
 	p := f.pool
 	until := sent.Add(f.run.trusted)
-	late := !time.Now().Before(until)
+	received := time.Now()
+	late := !received.Before(until)
 
 	brought, ended := 0, 0 // suspects
 	defer func() {         // when the pool is no longer locked
@@ -208,7 +210,7 @@ func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 			verb, reason = store.Bury, l.Broken
 		case late: // it may be somebody else's by now
 		case p.stopped.IsZero():
-			s.at = &attempt{slot: s, feed: f, lease: l, until: until}
+			s.at = &attempt{slot: s, feed: f, lease: l, until: until, received: received}
 			if crashes := l.Job.Crashes; !x.NoSuspects && crashes > 0 && crashes >= f.terms.MaxCrashes-1 {
 				s.at.suspect = true
 				brought++

@@ -89,26 +89,47 @@ func MaxCrashes(n int) HandleOption {
 
 // Retry sets the policy for errors that don't say themselves what is to be done. Each of its delays d is drawn from d/2 to
 // d, so that what failed together does not come back together. The default is
-// retry.Limit(25, retry.Exponential(time.Second, 6*time.Hour)).
-func Retry(p retry.Policy) HandleOption {
-	return handleOption(func(r *registration) error {
+// retry.Limit(25, retry.Exponential(time.Second, 6*time.Hour)). For a step it is the policy of trying again in place; by default a step is tried once.
+func Retry(p retry.Policy) AttemptOption {
+	check := func() error {
 		if p == nil {
 			return invalid("the retry policy is nil")
 		}
-		r.policy = p
-		r.observer, _ = p.(retry.Observer)
 		return nil
-	})
+	}
+	return attemptOption{
+		func(r *registration) error {
+			r.policy = p
+			r.observer, _ = p.(retry.Observer)
+			return check()
+		},
+		func(s *stepOptions) error { s.policy = p; return check() },
+	}
 }
 
 // Timeout bounds an attempt: it is the deadline of the handler's context, whose cause is then [ErrTimeout]. The default is
-// 30 minutes; 0 means none.
-func Timeout(d time.Duration) HandleOption {
-	return handleOption(func(r *registration) error {
+// 30 minutes; 0 means none. For a step it bounds each try; by default there is none.
+func Timeout(d time.Duration) AttemptOption {
+	check := func() error {
 		if d < 0 {
 			return invalid("the timeout %v is negative", d)
 		}
-		r.timeout = d
+		return nil
+	}
+	return attemptOption{
+		func(r *registration) error { r.timeout = d; return check() },
+		func(s *stepOptions) error { s.timeout = d; return check() },
+	}
+}
+
+// StepLimits bounds what is kept of the steps of one job: how many, and the bytes of their results and names; by default 10,000 and 16 MiB.
+// One result has at most 1 MiB in any case.
+func StepLimits(steps, bytes int) HandleOption {
+	return handleOption(func(r *registration) error {
+		if steps < 1 || bytes < 1 {
+			return invalid("limits of %d steps and %d bytes: less than 1", steps, bytes)
+		}
+		r.steps = store.StepLimits{Count: steps, Bytes: bytes}
 		return nil
 	})
 }
@@ -124,6 +145,7 @@ type registration struct {
 	policy      retry.Policy
 	observer    retry.Observer // the policy, if it wants to hear of successes
 	timeout     time.Duration
+	steps       store.StepLimits
 	handler     Handler // with its middleware
 }
 
@@ -188,6 +210,7 @@ func (s *Supervisor) registerLocked(instance string, h Handler, opts []HandleOpt
 		},
 		policy:  defaultPolicy(),
 		timeout: DefaultTimeout,
+		steps:   store.StepLimits{Count: store.MaxSteps, Bytes: store.MaxStepBytes},
 	}
 	errs := []error{store.ValidateInstance(instance)}
 	if s.taken[instance] {

@@ -49,6 +49,9 @@ func (f *feed) reapOnce(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return m.Next, err
 	}
+	if m.Sweep >= 0 {
+		f.sweepIn(m.Sweep)
+	}
 	ev, instance := f.run.events, f.terms.Instance
 	if m.Missing != 0 && !f.audit.on {
 		ev.emit(Inconsistent{Instance: instance, Missing: m.Missing})

@@ -44,6 +44,8 @@ func judge(r *registration, job *store.Job, err, cause error) verdict {
 		text += "\n\n" + string(panicked.Stack)
 	}
 	switch {
+	case err == errUnwanted: //nolint:errorlint // it is ours, and never wrapped
+		return verdict{verb: store.Cancel, text: text, err: err}
 	case errors.Is(cause, ErrLeaseLost), errors.Is(cause, ErrShutdown):
 		return verdict{verb: store.Release, err: err}
 	case errors.Is(cause, ErrCancelled):
@@ -107,6 +109,8 @@ func outcomeOf(v store.Verb) Outcome {
 		return Released
 	case store.Bury:
 		return Buried
+	case store.Park:
+		return Parked
 	default:
 		return Aborted
 	}

@@ -77,6 +77,7 @@ func (p *pool) start() {
 	for _, f := range p.feeds {
 		f.ask = p.least()
 		f.beats = f.beat()
+		f.sweeper = f.sweep() // before what tells it
 		f.reaper = f.reap()
 	}
 	for _, s := range p.slots {
@@ -100,6 +101,9 @@ func (s *slot) step() bool {
 
 func (s *slot) execute(at *attempt) (err error) {
 	defer recovered(&err)
+	if err := at.vet(); err != nil {
+		return err
+	}
 	job := at.lease.Job
 	if ev := s.pool.run.events; ev.wanted() {
 		ev.emit(JobStarted{
@@ -124,6 +128,10 @@ func (s *slot) finish(at *attempt, err error) bool {
 	if broken := catch(look); broken != nil { // an error is the user's code as well: its methods may panic
 		err = broken
 		_ = look()
+	}
+	if at.wait != nil { // whatever the handler made of it
+		v = verdict{verb: store.Park, err: err}
+		at.finish.Wait = *at.wait
 	}
 	at.finish.Verb, at.finish.Delay, at.finish.Error = v.verb, v.delay, v.text
 	at.outcome, at.err = outcomeOf(v.verb), v.err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stint-go/stint/internal/batch"
 	"github.com/stint-go/stint/internal/loop"
 	"github.com/stint-go/stint/store"
 )
@@ -44,6 +45,7 @@ type process struct {
 	byInstance map[string]*feed
 
 	schedulers []*scheduler
+	relays     *batch.Group[store.Outcome]
 
 	announcer, listener, watcher *loop.Loop
 }
@@ -63,6 +65,7 @@ func newProcess(ctx context.Context, sup *Supervisor, registered []*registration
 		byInstance: make(map[string]*feed, len(registered)),
 	}
 	r.io, r.stopIO = context.WithCancel(r.base)
+	r.relays = r.newRelays()
 	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Scope: scope}
 	shared := map[string]*pool{}
 	for _, reg := range registered {
@@ -158,6 +161,7 @@ func (r *process) stopClaiming(hard context.Context) {
 	}
 	for _, f := range r.feeds {
 		f.reaper.Cancel()
+		f.sweeper.Cancel()
 	}
 	for _, s := range r.schedulers {
 		s.loop.Cancel()
@@ -209,6 +213,11 @@ func (r *process) join() error {
 	}
 	for _, f := range r.feeds {
 		f.reaper.Wait()
+		f.sweeper.Wait()
+	}
+	r.relays.Wait()
+	for _, f := range r.feeds {
+		f.commits.Wait()
 	}
 	for _, s := range r.schedulers {
 		s.loop.Wait()

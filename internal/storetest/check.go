@@ -20,6 +20,7 @@ var Layout = map[string]string{
 	"todo": "zset", "scheduled": "zset", "doing": "zset", "parked": "zset", "done": "zset", "dead": "zset", "cancelled": "zset",
 	"cancels": "zset", "awaited": "zset", "waiting": "zset", "lane": "string",
 	"suspects": "zset", "probes": "hash", "deadlines": "zset", "owners": "hash", "locks": "hash", "windows": "zset",
+	"stepped": "hash", "step_result": "hash", "children": "zset", "chores": "zset", "parents": "hash", "outbox": "hash",
 }
 
 // Cron names the types of the keys that an instance's entries of cron have; the last two are followed by an entry's key.
@@ -217,13 +218,14 @@ func (e *Env) checkInstance(t testing.TB, name string) store.Stats {
 			t.Errorf("%s: job %x is in no state", name, id)
 		}
 	}
-	for _, key := range []string{"runs", "errors", "progress", "results", "owners"} {
+	for _, key := range []string{"runs", "errors", "progress", "results", "owners", "stepped", "parents"} {
 		for id := range hash(key) {
 			if in[id] == "" {
 				t.Errorf("%s: %s of job %x outlives it", name, key, id)
 			}
 		}
 	}
+	e.checkSteps(t, name, in, hash("stepped"), set("children"), set("chores"))
 	for _, id := range set("cancels") {
 		if in[id] != store.Doing {
 			t.Errorf("%s: a cancel of job %x, which is %q", name, id, in[id])

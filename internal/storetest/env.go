@@ -46,6 +46,7 @@ func Cases() []Case {
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
 		cronCases(), dispatchCases(),
+		stepCases(), parkCases(), childCases(), resumeCases(), sweepCases(),
 		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }
 
@@ -136,7 +137,7 @@ func (e *Env) shift(t testing.TB, d time.Duration) {
 	ctx, by := t.Context(), float64(d.Milliseconds())
 	for _, key := range e.keys(t) {
 		switch name := key[strings.LastIndexByte(key, ':')+1:]; name {
-		case "doing", "done", "dead", "cancelled", "parked", "awaited", "waiting", "cancels", "processes", "windows", "deadlines":
+		case "doing", "done", "dead", "cancelled", "parked", "awaited", "waiting", "cancels", "processes", "windows", "deadlines", "chores":
 			e.shiftScores(t, key, by)
 		case "scheduled":
 			e.shiftScores(t, key, by*16)

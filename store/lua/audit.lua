@@ -57,5 +57,5 @@ tell(over, wanted(over, now))
 for s, ids in pairs(from) do drop('ZREM', sets[s], ids) end
 drop('HDEL', workers, freed)
 drop('ZREM', cancels, over)
-close(over, false)
+close(over, false, now)
 return { 0, page[1], moved }

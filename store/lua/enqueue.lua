@@ -3,7 +3,7 @@
 -- ARGV: request number; number of jobs; 10 - priority of those that say nothing else; 1 if an id stands in it twice, else 0; the
 --   ids; the records less their first 30 bytes (version, time, place); for each detail: the number of its job, a letter, a value: P 10 -
 --   priority, T when to run (a time in ms, or a delay in ms with a minus before it), D the deadline in ms, U the mode of uniqueness and
---   the key (w, for a window, is followed by its ms and a space).
+--   the key (w, for a window, is followed by its ms and a space), K where the outcome of a child is to go.
 -- Returns: 0; a letter for each job: a accepted, e there is one with this id, u another has its key; followed, for each u,
 --   by the other's id; 1 if the instance may be new, else 0.
 
@@ -20,12 +20,13 @@ local now = clock()
 
 local asked, records = { unpack(ARGV, 5, 4 + n) }, 4 + n -- records: where they begin, less one
 local there = look('HMGET', jobs, asked)
-local details, detailed = { P = {}, T = {}, D = {}, U = {} }, #ARGV > 4 + 2 * n
+local details, detailed = { P = {}, T = {}, D = {}, U = {}, K = {} }, #ARGV > 4 + 2 * n
 for at = 5 + 2 * n, #ARGV, 3 do details[ARGV[at + 1]][tonumber(ARGV[at])] = ARGV[at + 2] end
 
+local owed = next(details.K) and look('HMGET', outbox, asked) or {} -- a child that has ended, and whose parent does not know yet
 local refused, others, seen = {}, {}, ARGV[4] == '1' and {}
 local ids, bodies, ranks, times, limits, k = {}, {}, {}, {}, {}, 0
-local newLocks, newOwners, newWindows, ended, taken = {}, {}, {}, {}, {}
+local newLocks, newOwners, newWindows, newParents, ended, taken = {}, {}, {}, {}, {}, {}
 for i = 1, n do
   local id, unique = asked[i], detailed and details.U[i]
   local mode, window, key, other
@@ -34,7 +35,7 @@ for i = 1, n do
     if mode == 'w' then window, key = match(key, '^(%d+) (.*)$') end
     other = taken[key] or holder(key, id, now)
   end
-  if there[i] or (seen and seen[id]) then
+  if there[i] or (seen and seen[id]) or owed[i] then
     refused[i] = 'e'
   elseif other then
     refused[i] = 'u'
@@ -58,12 +59,19 @@ for i = 1, n do
     end
     k = k + 1
     ids[k], bodies[k] = id, ARGV[records + i]
-    if detailed then ranks[k], times[k], limits[k] = details.P[i], details.T[i], details.D[i] end
+    if detailed then
+      ranks[k], times[k], limits[k] = details.P[i], details.T[i], details.D[i]
+      if details.K[i] then
+        newParents[#newParents + 1] = id
+        newParents[#newParents + 1] = details.K[i]
+      end
+    end
   end
 end
 add('HSET', locks, newLocks)
 add('HSET', owners, newOwners)
 add('ZADD', windows, newWindows)
+add('HSET', parents, newParents)
 local fresh = accept(now, ids, bodies, rank, ranks, times, limits)
 drop('ZREM', windows, ended)
 answer = amended(string.rep('a', n), refused) .. table.concat(others)

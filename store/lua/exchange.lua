@@ -4,15 +4,18 @@
 --   done or cancelled job is kept, else 0; the process' channel, or '' if it is not to be woken; the limit on jobs doing at
 --   once, 0 for none; the ms between two claims that the rate asks for, 0 for none; 1 if no suspect is to be
 --   claimed, else 0; what follows a job's id in a lease of this
---   call: nonce and process; for each finish the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled;
+--   call: nonce and process; for each finish the letter of the state asked for: d done, x dead, c cancelled, t todo, s scheduled,
+--   p parked;
 --   the number of workers; the workers, those that finish first, none of them twice; the leases that end; for each detail of a
---   finish: its number, a letter, a value: S the score (t: the place; s: the delay in ms * 16 + 10 - priority), N the run from now
---   on, E error, P progress, R result, L (no value) if the worker leaves: it wants no job, as the others do.
+--   finish: its number, a letter, a value: S the score (t, p: the place; s: the delay in ms * 16 + 10 - priority), N the run from now
+--   on, E error, P progress, R result, W what a parked job waits for (see parking), L (no value) if the worker leaves: it wants no job, as the others do.
 -- Returns: 0; the letter of the state that each finish led to, - where the lease was lost; ms until the next look (0 at
 --   once, -1 never); how many jobs were trimmed; the jobs whose deadline has passed; the time; for each worker that held a lease
 --   already: its number (finishes first), the lease, record, run, progress, error; of each job that was claimed, for the other
 --   workers that want one, in their order: id, record; for each of these that ran before, or whose place is not in its record:
---   its number among them (negative if it never ran), run, progress, error; 1 if there are suspects and the process runs none, else 0.
+--   its number among them (negative if it never ran), run, progress, error; for each that has steps: its number
+--   among all that were given, its entry in stepped, now in ms, and its records by name, or nothing if they are to be loaded; 1 if
+--   there are suspects and the process runs none, else 0.
 
 local bad = foreign()
 if bad then return bad end
@@ -86,10 +89,11 @@ for i = 1, all do
 end
 
 -- Decide where each finished job goes.
-local special = live[owners] or live[deadlines] or live[probes]
-local into = { d = {}, x = {}, c = {}, t = {}, s = {} }
+local special = live[owners] or live[deadlines] or live[probes] or live[stepped] or live[parents]
+local into = { d = {}, x = {}, c = {}, t = {}, s = {}, p = {} }
 local newRuns, newErrors, newProgress, newResults = {}, {}, {}, {}
 local erased, over = {}, {}
+local noted = {} -- what parked jobs wait for: a key, its fields
 local completed, ended, resting = {}, {}, {} -- jobs that are done now, dead or cancelled, waiting again
 local function put(list, id, value)
   if value then
@@ -107,6 +111,7 @@ if not (next(extras) or special or live[cancels] or live[awaited] or string.find
     end
   end
 else
+  local kin = keepNone and look('HMGET', parents, ids) or {} -- a child stays until its parent has its outcome
   for k = 1, ending do
     local i, id = current[k], ids[k]
     local target, extra = sub(letters, i, i), extras[i] or {}
@@ -115,7 +120,17 @@ else
       changed[i] = target
     end
     local score = stamp
-    if target == 't' then
+    if target == 'p' then
+      local till, key, notes
+      target, till, key, notes = parking(id, extra.W, sub(leases[i], 17, 24), now)
+      if target ~= 'p' then changed[i] = target end
+      if target == 'p' then
+        score = till
+        noted[#noted + 1] = { key, notes }
+      else
+        score = extra.S
+      end
+    elseif target == 't' then
       score = extra.S
     elseif target == 's' then
       score = whole(now * 16 + tonumber(extra.S))
@@ -123,10 +138,10 @@ else
       over[#over + 1] = id
     end
     if special then
-      local list = target == 'd' and completed or (target == 't' or target == 's') and resting or ended
+      local list = target == 'd' and completed or (target == 't' or target == 's' or target == 'p') and resting or ended
       list[#list + 1] = id
     end
-    if keepNone and (target == 'd' or target == 'c') and not awaits[id] then
+    if keepNone and (target == 'd' or target == 'c') and not awaits[id] and not kin[k] then
       erased[#erased + 1] = id
     else
       local list = into[target]
@@ -149,6 +164,8 @@ add('ZADD', dead, into.x)
 add('ZADD', cancelled, into.c)
 add('ZADD', scheduled, into.s)
 add('ZADD', todo, into.t)
+add('ZADD', parked, into.p)
+for k = 1, #noted do many('HSET', noted[k][1], noted[k][2]) end
 if special then mind(resting, true) end
 
 -- Make due jobs todo, at most 1,000, and find out when the next is due.
@@ -356,8 +373,8 @@ drop('ZREM', doing, undone)
 drop('HDEL', workers, idle)
 drop('ZREM', cancels, ids)
 if special then
-  close(completed, true)
-  close(ended, false)
+  close(completed, true, now)
+  close(ended, false, now)
 end
 trim(done, trimmedDone)
 trim(dead, trimmedDead)
@@ -379,6 +396,22 @@ elseif not notes[1] then
   if notes[5] == me then call('HDEL', meta, 'knower') end
   wake(left, not short and me ~= '' and me or nil)
 end
+
+-- The steps of what was claimed.
+local kept, carried = {}, 0
+local function carry(number, id)
+  local has = redis.pcall('HGET', stepped, id) -- if it can't be read now, the worker loads all
+  if has then
+    local size = type(has) == 'string' and tonumber(match(has, '^%d+ %d+ %d+ %d+ (%d+) ')) or 65537
+    carried = carried + size
+    local records = size <= 65536 and carried <= 1048576 and redis.pcall('HGETALL', recordsKey(id)) or false
+    kept[#kept + 1] = { number, type(has) == 'string' and has or '', stamp, records and not records.err and records }
+  end
+end
+if live[stepped] then
+  for k = 1, holding do carry(k, sub(mine[6 * k - 4], 1, 16)) end
+  for k = 1, f do carry(holding + k, got[2 * k - 1]) end
+end
 say(number, answer)
-return { 0, answer, again, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, now, mine, got, before,
+return { 0, answer, again, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, now, mine, got, before, kept,
   spare > 0 and 1 or 0 }

@@ -4,7 +4,7 @@
 -- Returns: 0, and if there is such a job: its state's number; its score there; 1 if the instance is paused, else 0; how many jobs
 --   are served before it (todo), else 0; 1 if it is suspected of crashing, else 0; how many jobs of the instance are
 --   doing; the limit on that, 0 for none; ms until the rate allows another claim, 0 if it does; 1 if a cancel is requested, else 0;
---   now in ms; its last error.
+--   now in ms; its last error; what it waits for, if it is parked: what was noted by parking less the nonce; the record of the first step of that.
 
 local bad = foreign()
 if bad then return bad end
@@ -18,6 +18,13 @@ if state == 2 then
   ahead = call('ZRANK', set, id)
   if set == suspects then suspected = 1 end
 end
+local wait, record = '', ''
+if state == 4 and head(id) then
+  local key, wrong = recordsOf(id)
+  if wrong then return wrong end
+  wait = sub(call('HGET', key, '\1') or '', 9)
+  record = sub(call('HGET', key, match(wait, '^%d+ %a (.*)$') or '') or '', 1, 300)
+end
 return { 0, state or 0, score or '0', notes[1] and 1 or 0, ahead, suspected, call('ZCARD', doing), tonumber(notes[2] or 0) or 0,
   math.max(0, math.ceil((tonumber(notes[3] or 0) or 0) - now)), live[cancels] and call('ZSCORE', cancels, id) and 1 or 0, whole(now),
-  call('HGET', errors, id) }
+  call('HGET', errors, id) or '', wait, record }

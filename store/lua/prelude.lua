@@ -9,11 +9,12 @@
 local call, byte, sub, match, format, floor = redis.call, string.byte, string.sub, string.match, string.format, math.floor
 local jobs, runs, workers, meta, todo, doing, done, waiting,
   errors, progress, results, scheduled, dead,
-  cancelled, parked, cancels, awaited, suspects, deadlines, windows, probes, locks, owners, lane = unpack(KEYS)
+  cancelled, parked, cancels, awaited, suspects, deadlines, windows, probes, locks, owners,
+  stepped, children, chores, parents, outbox, lane = unpack(KEYS)
 
 local HASH, ZSET = 'hash', 'zset'
 local kinds = { HASH, HASH, HASH, HASH, ZSET, ZSET, ZSET, ZSET, HASH, HASH, HASH, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET,
-  ZSET, ZSET, HASH, HASH, HASH, 'string' }
+  ZSET, ZSET, HASH, HASH, HASH, HASH, ZSET, ZSET, HASH, HASH, 'string' }
 
 -- The sets of states by their numbers: those of a life, and what is suspected of crashing, which is todo as well.
 local sets = { scheduled, todo, doing, parked, done, dead, cancelled, suspects }
@@ -42,7 +43,7 @@ local function foreign(types)
     kinds = types
     return check(1, #KEYS)
   end
-  return check(1, 8) or checkRare(9, 13) or checkRare(14, 23) or check(24, #KEYS)
+  return check(1, 8) or checkRare(9, 13) or checkRare(14, 23) or checkRare(24, 28) or check(29, #KEYS)
 end
 
 local function clock()
@@ -165,10 +166,10 @@ local function wake(n, leaver)
   drop('ZREM', waiting, leave)
 end
 
-local function channel(kind, id)
-  local hex = string.gsub(id, '.', function(c) return format('%02x', byte(c)) end)
-  return match(jobs, '^(.-):{') .. ':' .. kind .. ':' .. hex
-end
+local HEX = string.rep('%02x', 16)
+local function hex(id) return #id == 16 and format(HEX, byte(id, 1, 16)) or 'none' end
+
+local function channel(kind, id) return match(jobs, '^(.-):{') .. ':' .. kind .. ':' .. hex(id) end
 
 -- Uniqueness. owners: id -> mode, key. locks: key -> mode, id, and in a window the time when it ends. The modes: c until
 -- claimed, d until done, t until terminal, w for a window.
@@ -259,12 +260,6 @@ local function decided(letter, tick, first, now, node, job, reason)
   return letter .. ' ' .. tick .. ' ' .. first .. ' ' .. whole(now) .. ' ' .. #node .. ' ' .. node .. job .. reason
 end
 
--- What the end of jobs means for their keys and deadlines. done: whether they completed.
-local function close(ids, completed)
-  unlock(ids, completed and 'cdt' or 'ct')
-  drop('ZREM', deadlines, ids)
-end
-
 -- Turns the deadlines of jobs on, for those that wait, or off, for those that run: a negative score is never due.
 local function mind(ids, on)
   local scores, set = look('ZMSCORE', deadlines, ids), {}
@@ -277,6 +272,134 @@ local function mind(ids, on)
   add('ZADD', deadlines, set)
 end
 
+-- Steps; their records are described in steps.go. A job that has any is in stepped: its generation, its epoch, the last number
+-- given to a record, how many records there are, their bytes, how many of these it may have, how many children are open.
+local GRACE, NEVER = 10000, 4503599627370496 -- ms before a child, or an outcome, is looked after; in parked: no time wakes it
+
+local function parse(text)
+  local h = { match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$') }
+  for i = 1, 7 do h[i] = tonumber(h[i]) or 0 end
+  return h
+end
+
+local function head(id)
+  local text = live[stepped] and call('HGET', stepped, id)
+  return text and parse(text) or nil
+end
+
+local function headed(h) return format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f', unpack(h)) end
+
+local function recordsKey(id) return sub(jobs, 1, -5) .. 'step_result:' .. hex(id) end
+
+-- The key of a job's step records, and the reply that names it if it is foreign.
+local function recordsOf(id)
+  local key = recordsKey(id)
+  local kind = call('TYPE', key).ok
+  if kind ~= 'none' and kind ~= HASH then return key, { -2, key, kind, HASH } end
+  return key
+end
+
+-- Whether a job that wants to park has to, given what it waits for: z, the time in ms; a, all of the steps, or the first that fails;
+-- y, any of them; each followed by a line a name. Returns p or t, the score in parked, its records' key and what is to be noted there.
+local function parking(id, spec, nonce, now)
+  local mode, till, names = match(spec, '^(.)(%d*)\n(.*)$')
+  local key, bad = recordsOf(id)
+  if bad or not head(id) then return 't' end
+  if mode == 'z' then
+    till = tonumber(till)
+    return till > now and 'p' or 't', whole(till), key, { '\1', nonce .. '0 z ' .. names }
+  end
+  local all, notes, left, ready, first = {}, {}, 0, false, nil
+  for name in string.gmatch(names, '[^\n]+') do all[#all + 1] = name end
+  local records = many('HMGET', key, all)
+  for i = 1, #all do
+    local letter = sub(records[i] or '', 1, 1)
+    if letter == 'd' then
+      left = left + 1
+      first = first or all[i]
+      notes[#notes + 1] = '\1' .. all[i]
+      notes[#notes + 1] = nonce
+    elseif mode == 'y' or letter == 'f' then
+      ready = true
+    end
+  end
+  if left == 0 or ready then return 't' end
+  notes[#notes + 1] = '\1'
+  notes[#notes + 1] = nonce .. whole(left) .. ' ' .. mode .. ' ' .. first
+  return 'p', whole(NEVER + now), key, notes
+end
+
+-- Makes parked jobs todo, at the places they had.
+local function unpark(ids, now)
+  local places, ran = {}, look('HMGET', runs, ids)
+  for i = 1, #ids do
+    local place = match(ran[i] or '', '^%d+ %d+ (%d+) ')
+    if not place or place == '0' then place = whole(5 * TOP + reserve(1, now)) end
+    places[#places + 1] = place
+    places[#places + 1] = ids[i]
+  end
+  add('ZADD', todo, places)
+  mind(ids, true)
+  drop('ZREM', parked, ids)
+end
+
+-- ms until something here wakes by its time or has to be looked after, -1 if nothing has.
+local function due(now)
+  local first = NEVER
+  for _, set in ipairs({ parked, chores }) do
+    local one = live[set] and call('ZRANGE', set, 0, 0, 'WITHSCORES') or {}
+    if one[2] then first = math.min(first, tonumber(one[2])) end
+  end
+  return first < NEVER and math.max(0, first - now) or -1
+end
+
+-- Puts the outcomes of children that have ended into the outbox, from where they go to their parents. The fate: d done, g gone,
+-- x dead or cancelled. What they ended with has been written already.
+local function owe(ids, fate, now)
+  local refs = look('HMGET', parents, ids)
+  local kin, out, work = {}, {}, {}
+  for i = 1, #ids do
+    if refs[i] then kin[#kin + 1] = { ids[i], refs[i] } end
+  end
+  for i = 1, #kin do
+    local id, ref, letter = kin[i][1], kin[i][2], fate
+    local from = fate == 'd' and results or errors
+    local text = fate ~= 'g' and live[from] and call('HGET', from, id) or ''
+    if fate == 'x' and live[cancelled] and call('ZSCORE', cancelled, id) then letter = 'c' end
+    out[#out + 1] = id
+    out[#out + 1] = letter .. #ref .. ' ' .. ref .. text
+    work[#work + 1] = whole(now + GRACE)
+    work[#work + 1] = 'r' .. id
+  end
+  add('HSET', outbox, out)
+  add('ZADD', chores, work)
+end
+
+-- Notes for the sweeper that the open children of these jobs, up to their present generation, are to be cancelled (c) or left to
+-- themselves (d).
+local strayed = 0 -- how many jobs with such children there were
+local function stray(ids, fate, now)
+  local heads, work = look('HMGET', stepped, ids), {}
+  for i = 1, #ids do
+    local gen, open = match(heads[i] or '', '^(%d+) .* (%d+)$')
+    if gen and open ~= '0' then
+      work[#work + 1] = whole(now)
+      work[#work + 1] = 's' .. fate .. ids[i] .. format('%06.0f', tonumber(gen))
+      strayed = strayed + 1
+    end
+  end
+  add('ZADD', chores, work)
+end
+
+-- What the end of jobs means for their parents and children, keys and deadlines. done: whether they completed.
+local function close(ids, completed, now)
+  if #ids == 0 then return end
+  if live[parents] then owe(ids, completed and 'd' or 'x', now) end
+  if live[stepped] then stray(ids, completed and 'd' or 'c', now) end
+  unlock(ids, completed and 'cdt' or 'ct')
+  drop('ZREM', deadlines, ids)
+end
+
 -- Removes all that is kept of the jobs, but for their places in the sets of states.
 local function erase(ids)
   drop('HDEL', jobs, ids)
@@ -286,6 +409,13 @@ local function erase(ids)
   drop('HDEL', results, ids)
   unlock(ids, 'cdt')
   drop('HDEL', owners, ids)
+  drop('HDEL', parents, ids)
+  if not live[stepped] then return end
+  local had = look('HMGET', stepped, ids)
+  for i = 1, #ids do
+    if had[i] then redis.pcall('UNLINK', recordsKey(ids[i])) end
+  end
+  drop('HDEL', stepped, ids)
 end
 
 -- The jobs among ids that somebody waits for: a set, or nil.
@@ -310,16 +440,17 @@ local function tell(ids, set)
 end
 
 -- The jobs that retention no longer keeps in an ending state, at most so many: those beyond count and those that ended
--- age ms ago or earlier; -1 is no bound. A job that somebody waits for stays a minute.
+-- age ms ago or earlier; -1 is no bound. A job that somebody waits for stays a minute, a child until its
+-- parent has its outcome.
 local function outlived(state, count, age, now, most)
   local over = count < 0 and 0 or call('ZCARD', state) - count
   if age >= 0 then over = math.max(over, call('ZCOUNT', state, '-inf', whole(now - age))) end
   local ids = over > 0 and call('ZRANGE', state, 0, math.min(over, most) - 1) or {}
-  local set = wanted(ids, now)
-  if not set then return ids end
+  local set, owed = wanted(ids, now), live[outbox] and #ids > 0 and call('HMGET', outbox, unpack(ids))
+  if not set and not owed then return ids end
   local ended, gone = call('ZMSCORE', state, unpack(ids)), {}
   for i = 1, #ids do
-    if not (set[ids[i]] and tonumber(ended[i]) > now - 60000) then gone[#gone + 1] = ids[i] end
+    if not (set and set[ids[i]] and tonumber(ended[i]) > now - 60000) and not (owed and owed[i]) then gone[#gone + 1] = ids[i] end
   end
   return gone
 end

@@ -8,7 +8,8 @@
 --   number) and for how many ms (-1: for ever); the same two of dead ones; the limit on jobs doing at once, 0 for none.
 -- Returns: 0; ms until the next lease runs out (0: there is more to do at once, -1: none); {done, dead, cancelled jobs
 --   trimmed}; records less jobs in a state; for each lease that was ended: job, worker, crashes, the letter of the state
---   that the job is in: t todo, x dead, c cancelled; the jobs whose deadline has passed.
+--   that the job is in: t todo, x dead, c cancelled; the jobs whose deadline has passed; ms until there is something
+--   for the sweeper, -1 if there is nothing.
 
 local bad = foreign()
 if bad then return bad end
@@ -118,6 +119,7 @@ local trimDead = outlived(dead, tonumber(ARGV[6]), tonumber(ARGV[7]), now, STEP)
 local lapsed = call('ZRANGE', awaited, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, STEP)
 local silent = call('ZRANGE', waiting, '-inf', whole(now - 60000), 'BYSCORE', 'LIMIT', 0, STEP)
 local past = live[windows] and call('ZRANGE', windows, '-inf', stamp, 'BYSCORE', 'LIMIT', 0, STEP) or {}
+local work = due(now)
 local missing = call('HLEN', jobs) + #ids + #late - total()
 local most = tonumber(ARGV[8])
 local claimable = (#toTodo + #toSuspects) / 2
@@ -134,7 +136,7 @@ drop('ZREM', doing, ids)
 drop('HDEL', workers, freed)
 drop('HDEL', probes, gaveUp)
 drop('ZREM', cancels, ids)
-close(over, false)
+close(over, false, now)
 drop('ZREM', deadlines, expired)
 trim(done, trimDone)
 trim(cancelled, trimCancelled)
@@ -155,4 +157,4 @@ if #ids == 0 and now < grace then next = math.max(next, grace - now) end
 for _, list in ipairs({ trimDone, trimCancelled, trimDead, lapsed, expired, past, far }) do
   if #list >= STEP then next = 0 end
 end
-return { 0, next, { #trimDone, #trimDead, #trimCancelled }, missing, report, late }
+return { 0, next, { #trimDone, #trimDead, #trimCancelled }, missing, report, late, work }

@@ -11,6 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
 	"github.com/stint-go/stint/worker/workertest"
@@ -164,5 +167,85 @@ func TestStartFailsTheTestWithTheErrorOfRun(t *testing.T) {
 	})
 	if len(f.said) != 1 || !strings.Contains(f.said[0], "no good") {
 		t.Errorf("it said %q, want the error of Run", f.said)
+	}
+}
+
+func TestContextIsThatOfAHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		id := uuid.New()
+		ctx := workertest.Context(t, store.Job{ID: id, Instance: "order", Payload: []byte(`"in"`), Metadata: map[string]string{"k": "v"}})
+		if job, ok := worker.JobFrom(ctx); !ok || job.ID != id || job.Instance != "order" || string(job.Payload) != `"in"` || job.Metadata["k"] != "v" || job.Attempt != 1 {
+			t.Errorf("its job is %+v, %v", job, ok)
+		}
+		if err := worker.Progress(ctx, 1); err != nil {
+			t.Error(err)
+		}
+		got, err := worker.Step(ctx, "charge", func(ctx context.Context) (string, error) { return worker.IdempotencyKey(ctx), nil })
+		if err != nil || got == "" {
+			t.Errorf("a step returned %q, %v", got, err)
+		}
+		if _, err := worker.Step(ctx, "charge", func(context.Context) (string, error) { return "", nil }); !errors.Is(err, worker.ErrStepTwice) {
+			t.Errorf("the step again: %v", err)
+		}
+		if err := worker.Sleep(ctx, "nap", time.Hour); !errors.Is(err, worker.ErrParked) || !errors.Is(context.Cause(ctx), worker.ErrParked) {
+			t.Errorf("a sleep returned %v", err)
+		}
+		other := workertest.Context(t, store.Job{})
+		if err := worker.Do(other, "charge", func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCrashEverywhereFindsWhatIsDoneTwice(t *testing.T) {
+	for what, tc := range map[string]struct {
+		handler func(calls *int) func(ctx context.Context, in int) error
+		want    string // "" for a handler that is well
+	}{
+		"well": {func(*int) func(context.Context, int) error {
+			return func(ctx context.Context, in int) error {
+				err := worker.Do(ctx, "a", func(context.Context) error { return nil })
+				if err == nil {
+					err = worker.Sleep(ctx, "nap", time.Minute)
+				}
+				if err == nil {
+					err = worker.Do(ctx, "b", func(context.Context) error { return nil })
+				}
+				return err
+			}
+		}, ""},
+		"without a step": {func(*int) func(context.Context, int) error { return nothing }, "has no steps"},
+		"with a name that changes": {func(calls *int) func(context.Context, int) error {
+			return func(ctx context.Context, in int) error {
+				*calls++
+				return worker.Do(ctx, fmt.Sprint("a", *calls), func(context.Context) error { return nil })
+			}
+		}, "it did not come there"},
+		"that fails once it was cut off": {func(*int) func(context.Context, int) error {
+			return func(ctx context.Context, in int) error {
+				ran := false
+				if err := worker.Do(ctx, "a", func(context.Context) error { ran = true; return nil }); err != nil {
+					return err
+				}
+				if !ran {
+					return retry.Permanent(errors.New("it was not meant to be called again"))
+				}
+				return worker.Do(ctx, "b", func(context.Context) error { return nil })
+			}
+		}, "the job is dead"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				said := run(t, func(t testing.TB) {
+					workertest.CrashEverywhere(t, func(_ testing.TB, sup *worker.Supervisor) {
+						worker.Handle(sup, "order", tc.handler(&calls))
+					}, "order", 1)
+				})
+				if tc.want == "" && said != "" || !strings.Contains(said, tc.want) {
+					t.Errorf("it said %q, want %q", said, tc.want)
+				}
+			})
+		})
 	}
 }

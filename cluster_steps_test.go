@@ -1,0 +1,108 @@
+package stint_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+// Parents and children at different nodes of a real Cluster: no script reaches both.
+func TestOnAClusterParentsAndChildrenAreAtDifferentNodes(t *testing.T) {
+	t.Parallel()
+	const parents, each = 30, 4
+	cluster := redistest.StartCluster(t, 3)
+	st, err := store.Open(cluster.Client(t), store.Options{Prefix: "family"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, _ := across(cluster, "family")
+	sup, err := worker.New(st, worker.Config{Lease: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker.HandleResult(sup, names[0], func(ctx context.Context, n int) (int, error) {
+		var all []*worker.Future[int]
+		for i, where := range names[1:] {
+			fs, err := worker.AsyncEach[int](ctx, fmt.Sprint("part ", i), where, make([]int, each))
+			if err != nil {
+				return 0, err
+			}
+			all = append(all, fs...)
+		}
+		got, err := worker.WaitAll(ctx, all)
+		sum := n
+		for _, g := range got {
+			sum += g
+		}
+		return sum, err
+	})
+	for _, name := range names[1:] {
+		worker.HandleResult(sup, name, func(context.Context, int) (int, error) { return 1, nil })
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- sup.Run(ctx) }()
+	client := worker.NewClient(st, worker.ClientConfig{})
+	var ids []uuid.UUID
+	for i := range parents {
+		id, err := client.Enqueue(t.Context(), names[0], 100*i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i, id := range ids {
+		job, err := client.Wait(waiting, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := worker.ResultOf[int](job); err != nil || got != 100*i+2*each {
+			t.Errorf("parent %d has %d, %v", i, got, err)
+		}
+	}
+	// One whose children nobody runs is cancelled, and they are.
+	for _, name := range names[1:] {
+		if err := st.Pause(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, err := client.Enqueue(t.Context(), names[0], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "parked", func() bool { j, err := st.Get(t.Context(), id); return err == nil && j.State == store.Parked })
+	if err := st.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "without open children", func() bool {
+		n := int64(0)
+		all, err := st.Stats(t.Context())
+		for _, s := range all {
+			n += s.Cancelled
+		}
+		return err == nil && n == 1+2*each
+	})
+	stop()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+// eventually waits for what must come about within a minute.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not %s within a minute", what)
+		}
+	}
+}

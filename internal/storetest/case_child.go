@@ -1,0 +1,279 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A child's outcome reaches its parent, however it ends; and what becomes of a parent reaches its children.
+func childCases() []Case {
+	return named(everyEndOfAChildReachesItsParent, aChildsOutcomeIsKeptThoughTheChildIsNot, theFirstOutcomeStands, anOutcomeNobodyWantsChangesNothing,
+		aParentsEndCancelsItsChildren, aParentThatIsDoneLetsItsChildrenGo, aChildIsWantedWhileItsParentWaits,
+		aCancelReachesTheChildrenThoughNobodyServesTheirParent, anOutcomeThatDoesNotFitIsAFailure)
+}
+
+func everyEndOfAChildReachesItsParent(t *testing.T, e *Env) {
+	reap := func() {
+		if _, err := e.Runtime.Reap(t.Context(), e.childTerms()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := func() *store.Lease { return e.claimChildren(t, 1)[0] }
+	for what, c := range map[string]struct {
+		end  func(id uuid.UUID)
+		fate store.Fate
+	}{
+		"completed":                {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Complete, Result: []byte(`7`)}) }, store.FateDone},
+		"buried":                   {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Bury, Error: "no ink"}) }, store.FateDead},
+		"cancelled while it waits": {func(id uuid.UUID) { e.cancel(t, id) }, store.FateCancelled},
+		"cancelled while doing": {func(id uuid.UUID) {
+			l := one()
+			e.cancel(t, id)
+			e.endChild(t, l, store.Finish{Verb: store.Retry, Error: "stopped"})
+		}, store.FateCancelled},
+		"deleted while it waits": {func(id uuid.UUID) { must(t, e.Store.Delete(t.Context(), id)) }, store.FateGone},
+		"crashed too often": {func(uuid.UUID) {
+			for range 3 {
+				one()
+				e.Later(t, lease+time.Second)
+				reap()
+			}
+		}, store.FateDead},
+		"past its deadline": {func(uuid.UUID) { e.Later(t, 2*time.Hour); reap() }, store.FateDead},
+		"quarantined": {func(id uuid.UUID) {
+			e.put(t, "HSET", e.Key(childInstance, "jobs"), id[:], "9 of another version")
+			e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)})
+		}, store.FateDead},
+		"purged": {func(uuid.UUID) {
+			if _, err := e.Store.Purge(t.Context(), store.Filter{Instance: childInstance, State: store.Todo}); err != nil {
+				t.Fatal(err)
+			}
+		}, store.FateGone},
+	} {
+		func() {
+			l := e.hold(t)
+			ids := e.spawn(t, l, func(n *store.NewJob) { n.Deadline = e.Now(t).Add(90 * time.Minute) }, "thumb")
+			e.parkFor(t, l, "thumb")
+			c.end(ids[0])
+			e.Want(t, store.Parked, l.Job.ID)
+			e.sweepLater(t)
+			e.Want(t, store.Todo, l.Job.ID)
+			s := e.step(t, l.Job.ID, "thumb")
+			if s.Fate != c.fate || (s.State == store.StepCompleted) != (c.fate == store.FateDone) {
+				t.Errorf("the step is %+v, want fate %q", s, c.fate)
+			}
+			if n := e.Raw.HLen(t.Context(), e.Key(childInstance, "outbox")).Val(); n != 0 {
+				t.Errorf("%d outcomes are left in the outbox", n)
+			}
+			e.Claim(t, 1)
+			must(t, e.Store.DeleteInstance(t.Context(), instance, true))
+			must(t, e.Store.DeleteInstance(t.Context(), childInstance, true))
+			if t.Failed() {
+				t.Fatalf("with a child that was %s", what)
+			}
+		}()
+	}
+}
+
+func aChildsOutcomeIsKeptThoughTheChildIsNot(t *testing.T, e *Env) {
+	nothing := e.childTerms()
+	nothing.Done = store.Retention{}
+	for i, remove := range []func(id uuid.UUID){
+		func(uuid.UUID) {},
+		func(id uuid.UUID) { must(t, e.Store.Delete(t.Context(), id)) },
+	} {
+		l := e.hold(t)
+		id := e.spawn(t, l, nil, "thumb")[0]
+		e.parkFor(t, l, "thumb")
+		k := e.claimChildren(t, 1)[0]
+		e.Exchange(t, nothing, store.Exchange{Finishes: []store.Finish{{Lease: k, Verb: store.Complete, Result: []byte(`7`)}}})
+		if _, err := e.Runtime.Reap(t.Context(), nothing); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := e.Store.Get(t.Context(), id); err != nil || j.State != store.Done {
+			t.Errorf("before its outcome was delivered the child is %q, %v; want it kept", j.State, err)
+		}
+		remove(id)
+		e.sweepLater(t)
+		e.wantStep(t, l.Job.ID, "thumb", store.StepCompleted, `7`, store.FateDone)
+		if _, err := e.Runtime.Reap(t.Context(), nothing); err != nil {
+			t.Fatal(err)
+		}
+		e.WantGone(t, id)
+		if n := len(e.Claim(t, 1)); n != 1 {
+			t.Errorf("case %d: claimed %d parents", i, n)
+		}
+	}
+}
+
+func theFirstOutcomeStands(t *testing.T, e *Env) {
+	l := e.hold(t)
+	id := e.spawn(t, l, nil, "thumb")[0]
+	parent := child(l, "thumb").Child.Parent
+	say := func(fate store.Fate, text string) {
+		must(t, e.Runtime.Relay(t.Context(), []store.Outcome{{Child: id, Instance: childInstance, Parent: parent, Fate: fate, Text: text}}))
+	}
+	say(store.FateDone, `1`)
+	say(store.FateDead, `no ink`)
+	say(store.FateDone, `2`)
+	e.wantStep(t, l.Job.ID, "thumb", store.StepCompleted, `1`, store.FateDone)
+}
+
+func anOutcomeNobodyWantsChangesNothing(t *testing.T, e *Env) {
+	l := e.hold(t)
+	e.commit(t, l, local("local", `1`))
+	id := e.spawn(t, l, nil, "thumb")[0]
+	parent := child(l, "thumb").Child.Parent
+	before := e.Kept(t)
+	for _, o := range []store.Outcome{
+		{Child: id, Parent: store.Parent{ID: uuid.New(), Instance: instance, Step: "thumb"}},
+		{Child: uuid.New(), Parent: parent},
+		{Child: id, Parent: store.Parent{ID: l.Job.ID, Instance: instance, Step: "local"}},
+		{Child: id, Parent: store.Parent{ID: l.Job.ID, Instance: instance, Step: "none"}},
+	} {
+		o.Instance, o.Fate, o.Text = "nobody", store.FateDone, `9`
+		must(t, e.Runtime.Relay(t.Context(), []store.Outcome{o}))
+	}
+	wantSame(t, "outcomes of nobody's children", before, e.Kept(t))
+}
+
+// familyEnds are the ends of a parent that cancel its children.
+func familyEnds(t *testing.T, e *Env) map[string]func(l *store.Lease) {
+	return map[string]func(l *store.Lease){
+		"buried":    func(l *store.Lease) { e.end(t, l, store.Bury) },
+		"cancelled": func(l *store.Lease) { e.parkFor(t, l, "a", "b"); e.cancel(t, l.Job.ID) },
+		"deleted":   func(l *store.Lease) { e.parkFor(t, l, "a", "b"); must(t, e.Store.Delete(t.Context(), l.Job.ID)) },
+		"reaped": func(l *store.Lease) {
+			terms := e.Terms()
+			terms.MaxCrashes = 1
+			e.Later(t, lease+time.Second)
+			if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func aParentsEndCancelsItsChildren(t *testing.T, e *Env) {
+	for what, end := range familyEnds(t, e) {
+		func() {
+			l := e.hold(t)
+			ids := e.spawn(t, l, nil, "a", "b")
+			k := e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases[0]
+			end(l)
+			wanted, err := e.Runtime.Wanted(t.Context(), &k.Job)
+			if err != nil || wanted {
+				t.Errorf("a child of a parent that was %s is wanted: %v, %v", what, wanted, err)
+			}
+			e.sweep(t, instance)
+			for _, id := range ids {
+				if want := store.Cancelled; id != k.Job.ID {
+					e.Want(t, want, id)
+				}
+			}
+			terms := e.childTerms()
+			terms.Lease = time.Hour
+			if v, _, err := e.Runtime.Heartbeat(t.Context(), terms, []store.Beat{{Lease: k}}, nil); err != nil || v[0] != store.CancelRequested {
+				t.Errorf("the child that runs hears %v, %v", v, err)
+			}
+			e.endChild(t, k, store.Finish{Verb: store.Retry})
+			e.sweepLater(t)
+			e.sweepLater(t)
+			if page, err := e.Store.Unresolved(t.Context(), instance, ""); err != nil || len(page.Steps) != 0 {
+				t.Errorf("unresolved: %+v, %v", page.Steps, err)
+			}
+			for _, key := range []string{e.Key(instance, "chores"), e.Key(childInstance, "chores"), e.Key(childInstance, "outbox")} {
+				if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
+					t.Errorf("%s is not empty", key)
+				}
+			}
+			if t.Failed() {
+				t.Fatalf("with a parent that was %s", what)
+			}
+		}()
+	}
+}
+
+func aParentThatIsDoneLetsItsChildrenGo(t *testing.T, e *Env) {
+	terms := e.Terms()
+	terms.Done = store.Retention{}
+	l := e.hold(t)
+	ids := e.spawn(t, l, nil, "a", "b")
+	e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}})
+	e.WantGone(t, l.Job.ID)
+	first := e.claimChildren(t, 1)[0]
+	if wanted, err := e.Runtime.Wanted(t.Context(), &first.Job); err != nil || !wanted {
+		t.Errorf("right after its parent was done a child is wanted: %v, %v", wanted, err)
+	}
+	e.sweepLater(t)
+	second := e.claimChildren(t, 1)[0]
+	if wanted, err := e.Runtime.Wanted(t.Context(), &second.Job); err != nil || !wanted {
+		t.Errorf("later a child is wanted: %v, %v", wanted, err)
+	}
+	e.endChild(t, first, store.Finish{Verb: store.Complete})
+	e.endChild(t, second, store.Finish{Verb: store.Complete})
+	e.sweepLater(t)
+	e.Want(t, store.Done, ids...)
+	for _, key := range []string{e.Key(instance, "chores"), e.Key(instance, "children"), e.Key(childInstance, "outbox"), e.Key(childInstance, "parents")} {
+		if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
+			t.Errorf("%s is not empty", key)
+		}
+	}
+}
+
+func aChildIsWantedWhileItsParentWaits(t *testing.T, e *Env) {
+	l := e.hold(t)
+	e.spawn(t, l, nil, "a")
+	k := e.claimChildren(t, 1)[0]
+	want := func(what string, want bool) {
+		t.Helper()
+		if got, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || got != want {
+			t.Errorf("%s it is wanted: %v, %v; want %v", what, got, err, want)
+		}
+	}
+	want("with its parent doing", true)
+	e.parkFor(t, l, "a")
+	want("with its parent parked", true)
+	must(t, e.Runtime.Relay(t.Context(), []store.Outcome{store.OutcomeOf(&k.Job, store.Done, []byte(`1`), "")}))
+	want("with an outcome", false)
+	if k.Job.Parent.ID != l.Job.ID || k.Job.Parent.Step != "a" || k.Job.Parent.Instance != instance {
+		t.Errorf("it says of its parent %+v", k.Job.Parent)
+	}
+}
+
+func aCancelReachesTheChildrenThoughNobodyServesTheirParent(t *testing.T, e *Env) {
+	for what, end := range map[string]func(id uuid.UUID) error{
+		"cancel": func(id uuid.UUID) error { return e.Store.Cancel(t.Context(), id) },
+		"delete": func(id uuid.UUID) error { return e.Store.Delete(t.Context(), id) },
+		"cancel of all": func(uuid.UUID) error {
+			_, err := e.Store.CancelAll(t.Context(), store.Filter{Instance: instance})
+			return err
+		},
+	} {
+		l := e.hold(t)
+		ids := e.spawn(t, l, nil, stepsOf(250)...)
+		e.parkFor(t, l, stepsOf(250)...)
+		must(t, end(l.Job.ID))
+		for _, id := range ids {
+			if j := e.Job(t, id); j.State != store.Cancelled {
+				t.Fatalf("after a %s a child is %s", what, j.State)
+			}
+		}
+	}
+}
+
+func anOutcomeThatDoesNotFitIsAFailure(t *testing.T, e *Env) {
+	l := e.hold(t)
+	w := child(l, "thumb")
+	if _, err := e.Runtime.Commit(t.Context(), l, store.StepLimits{Count: 10, Bytes: 2000}, w); err != nil {
+		t.Fatal(err)
+	}
+	big := fmt.Sprintf(`"%3000d"`, 1)
+	must(t, e.Runtime.Relay(t.Context(), []store.Outcome{{Child: w.Child.ID, Instance: childInstance, Parent: w.Child.Parent, Fate: store.FateDone, Text: big}}))
+	e.wantStep(t, l.Job.ID, "thumb", store.StepFailed, "", store.FateTooBig)
+}

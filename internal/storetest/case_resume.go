@@ -1,0 +1,103 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A requeue resumes with what is committed, or drops all of it, or what came after some step.
+func resumeCases() []Case {
+	return named(requeueResumesWithWhatIsCommitted, requeueAfreshDropsAll, requeueFromAStepDropsWhatCameAfter, aChildIsNotRequeued,
+		aRequeuedParentIsDeafToItsOldChildren)
+}
+
+// family has a parent with two local steps around two children, one of which failed, and one that is open; it is dead.
+func (e *Env) family(t *testing.T) (*store.Lease, []uuid.UUID) {
+	t.Helper()
+	l := e.hold(t)
+	e.commit(t, l, local("first", `1`))
+	ids := e.spawn(t, l, nil, "good", "bad", "open")
+	e.commit(t, l, local("last", `2`), store.StepWrite{Name: "refused", Kind: store.LocalStep, Error: "for good"})
+	kids := map[string]*store.Lease{}
+	for _, k := range e.claimChildren(t, 3) {
+		kids[k.Job.Parent.Step] = k
+	}
+	e.finishChild(t, kids["good"], store.Finish{Verb: store.Complete, Result: []byte(`"g"`)})
+	e.finishChild(t, kids["bad"], store.Finish{Verb: store.Bury, Error: "no ink"})
+	e.endChild(t, kids["open"], store.Finish{Verb: store.Release})
+	e.end(t, l, store.Bury)
+	return l, ids
+}
+
+// wantSteps checks which steps a job has.
+func (e *Env) wantSteps(t *testing.T, job uuid.UUID, want ...string) {
+	t.Helper()
+	got := e.steps(t, job)
+	for _, name := range want {
+		if _, ok := got[name]; !ok {
+			t.Errorf("step %s is gone", name)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("there are %d steps, want %v", len(got), want)
+	}
+}
+
+func requeueResumesWithWhatIsCommitted(t *testing.T, e *Env) {
+	l, ids := e.family(t)
+	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.RequeueMode{}))
+	e.wantSteps(t, l.Job.ID, "first", "good", "last")
+	again := e.claimOne(t)
+	if again.Steps.Generation != 1 || again.Steps.Epoch != 0 || len(again.Steps.Known) != 3 {
+		t.Errorf("claimed with %+v", again.Steps)
+	}
+	fresh := e.spawn(t, again, nil, "bad", "open")
+	if fresh[1] == ids[2] {
+		t.Error("the child of the new generation has the old one's id")
+	}
+	e.sweep(t, instance)
+	e.Want(t, store.Cancelled, ids[2])
+	e.Want(t, store.Todo, fresh...)
+}
+
+func requeueAfreshDropsAll(t *testing.T, e *Env) {
+	l, _ := e.family(t)
+	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.Fresh()))
+	e.wantSteps(t, l.Job.ID)
+	if again := e.claimOne(t); again.Steps.Generation != 1 || again.Steps.Epoch != 1 || len(again.Steps.Known) != 0 {
+		t.Errorf("claimed with %+v", again.Steps)
+	}
+	e.sweepLater(t)
+}
+
+func requeueFromAStepDropsWhatCameAfter(t *testing.T, e *Env) {
+	l, _ := e.family(t)
+	wantErr(t, "from a step that is not there", e.Store.Requeue(t.Context(), l.Job.ID, store.FromStep("none")), store.ErrNotFound)
+	e.Want(t, store.Dead, l.Job.ID)
+	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.FromStep("good")))
+	e.wantSteps(t, l.Job.ID, "first")
+	e.sweepLater(t)
+}
+
+func aChildIsNotRequeued(t *testing.T, e *Env) {
+	_, ids := e.family(t)
+	wantErr(t, "requeuing a child", e.Store.Requeue(t.Context(), ids[1], store.RequeueMode{}), store.ErrState)
+	e.Want(t, store.Dead, ids[1])
+}
+
+func aRequeuedParentIsDeafToItsOldChildren(t *testing.T, e *Env) {
+	l, ids := e.family(t)
+	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.RequeueMode{}))
+	again := e.claimOne(t)
+	e.spawn(t, again, nil, "open")
+	e.parkFor(t, again, "open")
+	old := store.Parent{ID: l.Job.ID, Instance: instance, Step: "open"}
+	must(t, e.Runtime.Relay(t.Context(), []store.Outcome{{Child: ids[2], Instance: childInstance, Parent: old, Fate: store.FateDone, Text: `"old"`}}))
+	e.Want(t, store.Parked, l.Job.ID)
+	e.sweepLater(t) // which cancels the old one, and leaves the new one
+	e.Want(t, store.Parked, l.Job.ID)
+	e.wantStep(t, l.Job.ID, "open", store.StepDispatched, "", 0)
+}

@@ -1,0 +1,189 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// How Sweep goes.
+const (
+	sweepMost = 200              // what is taken at a time
+	sweepLate = 10 * time.Minute // the most between two looks at an open child
+)
+
+// Swept tells what a Sweep has done.
+type Swept struct {
+	Woken []uuid.UUID // parked jobs whose time had come: they are todo
+	Again []Step      // steps whose child was nowhere, and was dispatched again
+	Lost  []Step      // steps whose child was nowhere too often, or whose record could not be read: they failed
+	Found []Step      // steps whose child had ended without its outcome having arrived: it has now
+	Next  time.Duration
+	Err   error // the last of what did not work, and comes again later
+}
+
+// Sweep brings back what a crash left of an instance's parked jobs and children: it wakes the parked jobs whose time has come, relays
+// outcomes that are still in the outbox, dispatches children again that are nowhere, and cancels those of parents that were given up.
+// It looks at what is due of these only, some 200 at a time; Next says when there is more, 0 at once, negative never. What can't be
+// done, for instance since another server is down, comes again later: the error returned is of this instance alone.
+func (r *Runtime) Sweep(ctx context.Context, instance string) (Swept, error) {
+	w := sweep{r: r, ctx: ctx, instance: instance}
+	err := r.s.do(ctx, "sweeping", w.take)
+	if err != nil {
+		return Swept{}, err
+	}
+	w.strays()
+	w.relays()
+	w.kids()
+	return w.out, nil
+}
+
+// sweep is a Sweep under way.
+type sweep struct {
+	r        *Runtime
+	ctx      context.Context
+	instance string
+	out      Swept
+
+	open    []kid
+	broken  []kid
+	relayed []Outcome
+	stray   map[byte][]kid // by what is to become of them
+}
+
+func (w *sweep) note(err error) {
+	if err != nil {
+		w.out.Err = err
+	}
+}
+
+// take asks what there is to do.
+func (w *sweep) take() error {
+	reply, err := w.r.s.run(w.ctx, scriptSweep, w.r.s.instanceKeys(w.instance), sweepMost, sweepLate.Milliseconds())
+	if err != nil {
+		return err
+	}
+	p := reader{v: reply}
+	w.out.Next, w.out.Woken = millis(p.int()), p.ids()
+	for l := p.list(); l.more(); {
+		k, err := readKid(l.str(), w.instance)
+		switch readable := l.int() == 1; {
+		case err != nil:
+			w.note(err)
+		case readable:
+			w.open = append(w.open, k)
+		default:
+			w.broken = append(w.broken, k)
+		}
+	}
+	for l := p.list(); l.more(); {
+		var o Outcome
+		copy(o.Child[:], l.str())
+		if entry := l.str(); !o.read(entry) {
+			w.relayed = append(w.relayed, Outcome{Child: o.Child, Instance: w.instance})
+		} else {
+			o.Instance = w.instance
+			w.relayed = append(w.relayed, o)
+		}
+	}
+	w.stray = map[byte][]kid{}
+	for l := p.list(); l.more(); {
+		k, err := readKid(l.str(), w.instance)
+		fate := l.str()
+		if w.note(err); err == nil {
+			w.stray[fate[0]] = append(w.stray[fate[0]], k)
+		}
+	}
+	return nil
+}
+
+// read reads an entry of the outbox.
+func (o *Outcome) read(entry string) bool {
+	at := 1
+	for at < len(entry) && entry[at] != ' ' {
+		at++
+	}
+	if at >= len(entry) {
+		return false
+	}
+	n, err := strconv.Atoi(entry[1:at])
+	rest := entry[at+1:]
+	if err != nil || n < 0 || n > len(rest) {
+		return false
+	}
+	o.Fate, o.Parent, o.Text = Fate(entry[0]), parentOf(rest[:n]), rest[n:]
+	return o.Parent.ID != uuid.Nil
+}
+
+// relays brings outcomes to their parents. An entry that can't be read is taken out.
+func (w *sweep) relays() {
+	var good []Outcome
+	var bad []uuid.UUID
+	for _, o := range w.relayed {
+		if o.Parent.ID == uuid.Nil {
+			bad = append(bad, o.Child)
+		} else {
+			good = append(good, o)
+		}
+	}
+	if len(good) > 0 {
+		w.note(w.r.Relay(w.ctx, good))
+	}
+	if len(bad) > 0 {
+		w.note(w.r.settle(w.ctx, w.instance, bad, false))
+	}
+}
+
+// strays cancels the children of parents that were given up, and lets go those of parents that are done.
+func (w *sweep) strays() {
+	for fate, kids := range w.stray {
+		for instance, some := range byInstance(kids) {
+			ids := make([]uuid.UUID, len(some))
+			for i := range some {
+				ids[i] = some[i].child
+			}
+			var err error
+			if fate == 'c' {
+				err = w.r.cancelAll(w.ctx, instance, ids)
+			} else {
+				err = w.r.settle(w.ctx, instance, ids, true)
+			}
+			if w.note(err); err == nil {
+				w.note(w.r.forget(w.ctx, w.instance, some))
+			}
+		}
+	}
+}
+
+func byInstance(kids []kid) map[string][]kid {
+	m := map[string][]kid{}
+	for _, k := range kids {
+		m[k.instance] = append(m[k.instance], k)
+	}
+	return m
+}
+
+// cancelAll cancels jobs of one instance, wherever they are.
+func (r *Runtime) cancelAll(ctx context.Context, instance string, ids []uuid.UUID) error {
+	return r.s.do(ctx, "cancelling children", func() error {
+		_, err := r.s.run(ctx, scriptCancel, r.s.instanceKeys(instance), raw(nil, ids)...)
+		return err
+	})
+}
+
+// forget takes children off the list of open ones.
+func (r *Runtime) forget(ctx context.Context, instance string, kids []kid) error {
+	return r.s.do(ctx, "forgetting children", func() error {
+		_, err := r.s.run(ctx, scriptForget, r.s.instanceKeys(instance), members(nil, kids)...)
+		return err
+	})
+}
+
+func members(args []any, kids []kid) []any {
+	for i := range kids {
+		args = append(args, kids[i].member)
+	}
+	return args
+}

@@ -1,0 +1,422 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/retry"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+// once gives up at the first failure.
+var once = worker.Retry(retry.Limit(1, retry.Fixed(0)))
+
+func TestAnAsyncStepRunsAsAJobOfItsOwnAndItsParentHoldsNoWorker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		calls := 0
+		var dispatched uuid.UUID
+		worker.HandleResult(r.sup, "order", func(ctx context.Context, n int) (int, error) {
+			calls++
+			f, err := worker.Async[int](ctx, "double", "double", n)
+			if err != nil {
+				return 0, err
+			}
+			dispatched = f.ID()
+			got, err := f.Wait(ctx)
+			return got + 1, err
+		}, worker.Concurrency(1))
+		worker.HandleResult(r.sup, "double", func(ctx context.Context, n int) (int, error) {
+			job, _ := worker.JobFrom(ctx)
+			if job.ID != dispatched || job.Parent.Step != "double" || job.Parent.Instance != "order" {
+				t.Errorf("the child is %s of %+v", job.ID, job.Parent)
+			}
+			if s := r.stats("order"); s.Parked != 1 || s.Doing != 0 {
+				t.Errorf("meanwhile the parents are %+v", s)
+			}
+			time.Sleep(time.Minute)
+			return 2 * n, nil
+		})
+		id := r.enqueue("order", 20)
+		r.start()
+		settle(5 * time.Minute)
+		if j := r.job(id); j.State != store.Done || string(j.Result) != "41" || j.Attempt != 1 || calls != 2 {
+			t.Errorf("it is %s with %s after %d attempts and %d calls (%s)", j.State, j.Result, j.Attempt, calls, j.LastError)
+		}
+		r.stopWell()
+		if d := of[worker.ChildDispatched](r.events); len(d) != 1 || d[0].Child != dispatched || d[0].To != "double" {
+			t.Errorf("dispatched: %v", d)
+		}
+	})
+}
+
+func TestAnOutcomeIsThereAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		start := time.Now()
+		var took time.Duration
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			f, err := worker.Async[none](ctx, "child", "child", none{})
+			if err != nil {
+				return err
+			}
+			_, err = f.Wait(ctx)
+			took = time.Since(start)
+			return err
+		})
+		worker.Handle(r.sup, "child", func(context.Context, none) error { return nil })
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if took > 100*time.Millisecond {
+			t.Errorf("a child that does nothing took %v", took)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAFailedChildIsATypedPermanentError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var got error
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			f, err := worker.Async[int](ctx, "render", "render", none{})
+			if err != nil {
+				return err
+			}
+			_, got = f.Wait(ctx)
+			return got
+		})
+		worker.Handle(r.sup, "render", func(context.Context, none) error { return errors.New("no ink") }, once)
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Dead, 1, `step "render"`)
+		var ce *worker.ChildError
+		if !errors.As(got, &ce) || ce.Fate != store.FateDead || ce.Reason != "no ink" || ce.Step != "render" || ce.Index != -1 || !retry.IsPermanent(got) {
+			t.Errorf("it got %v", got)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAThousandChildrenAreDispatchedInAFewCallsAndWakeTheirParentOnce(t *testing.T) {
+	const n = 1000
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var calls, before, after int
+		payloads := make([]int, n)
+		for i := range payloads {
+			payloads[i] = i
+		}
+		var results []int
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			calls++
+			before = r.fault.Seen()
+			fs, err := worker.AsyncEach[int](ctx, "square", "square", payloads)
+			if calls == 1 {
+				after = r.fault.Seen()
+			}
+			if err != nil {
+				return err
+			}
+			results, err = worker.WaitAll(ctx, fs)
+			return err
+		})
+		worker.HandleResult(r.sup, "square", func(_ context.Context, i int) (int, error) { return i * i, nil }, worker.Concurrency(100))
+		if err := r.st.Pause(t.Context(), "square"); err != nil { // so that nothing else is counted
+			t.Fatal(err)
+		}
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(time.Second)
+		if calls != 1 || after-before > 10 {
+			t.Errorf("dispatched with %d commands", after-before)
+		}
+		if err := r.st.Resume(t.Context(), "square"); err != nil {
+			t.Fatal(err)
+		}
+		settle(5 * time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if calls != 2 || len(results) != n {
+			t.Fatalf("the handler was called %d times, %d results", calls, len(results))
+		}
+		for i, got := range results {
+			if got != i*i {
+				t.Fatalf("result %d is %d", i, got)
+			}
+		}
+		r.stopWell()
+	})
+}
+
+func TestOfManyChildrenTheOneThatFailsIsKnownByItsIndex(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var got error
+		var results []int
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			fs, err := worker.AsyncEach[int](ctx, "part", "part", []int{0, 1, 2, 3})
+			if err != nil {
+				return err
+			}
+			results, got = worker.WaitAll(ctx, fs)
+			return got
+		})
+		worker.HandleResult(r.sup, "part", func(ctx context.Context, i int) (int, error) {
+			switch i {
+			case 2:
+				time.Sleep(time.Minute)
+				return 0, errors.New("no ink")
+			case 3:
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			return i + 10, nil
+		}, once)
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(5 * time.Minute)
+		r.wantState(id, store.Dead, 1, "1 children failed, 1 are open")
+		var all *worker.ChildrenError
+		if !errors.As(got, &all) || len(all.Failed) != 1 || all.Failed[0].Index != 2 || len(all.Open) != 1 || all.Open[0] != 3 {
+			t.Errorf("it got %v", got)
+		}
+		if len(results) != 4 || results[0] != 10 || results[1] != 11 {
+			t.Errorf("results: %v", results)
+		}
+		settle(time.Minute)
+		if s := r.stats("part"); s.Cancelled != 1 || s.Doing != 0 {
+			t.Errorf("the child that was open is not cancelled: %+v", s)
+		}
+		r.stopWell()
+	})
+}
+
+func TestCancellingAParentCancelsItsChildren(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var told error
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			fs, err := worker.AsyncEach[none](ctx, "part", "part", make([]int, 3))
+			if err != nil {
+				return err
+			}
+			_, err = worker.WaitAll(ctx, fs)
+			return err
+		})
+		worker.Handle(r.sup, "part", func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			told = context.Cause(ctx)
+			return told
+		}, worker.Concurrency(1))
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(time.Second)
+		r.wantState(id, store.Parked, 0, "")
+		if err := r.st.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		settle(time.Minute)
+		r.wantState(id, store.Cancelled, 0, "")
+		if s := r.stats("part"); s.Cancelled != 3 || !errors.Is(told, worker.ErrCancelled) {
+			t.Errorf("the children are %+v, the one that ran was told %v", s, told)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAChainOfTwentyLevelsOnOneWorkerComesToItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.HandleResult(r.sup, "x", func(ctx context.Context, depth int) (int, error) {
+			if depth == 0 {
+				return 0, nil
+			}
+			f, err := worker.Async[int](ctx, "below", "x", depth-1)
+			if err != nil {
+				return 0, err
+			}
+			n, err := f.Wait(ctx)
+			return n + 1, err
+		}, worker.Concurrency(1))
+		id := r.enqueue("x", 20)
+		r.start()
+		settle(time.Minute)
+		if j := r.job(id); j.State != store.Done || string(j.Result) != "20" {
+			t.Errorf("it is %s with %s (%s)", j.State, j.Result, j.LastError)
+		}
+		r.stopWell()
+	})
+}
+
+func TestWaitingInALoopAndTakingAParkForAFailureDoesNoHarm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		compensated, calls := 0, 0
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			calls++
+			f, err := worker.Async[int](ctx, "child", "child", none{})
+			if err != nil {
+				return err
+			}
+			for range 100 {
+				if _, err = f.Wait(ctx); err == nil {
+					return nil
+				}
+			}
+			if err := worker.Do(ctx, "refund", func(context.Context) error { compensated++; return nil }); err == nil {
+				t.Error("a step ran after the park")
+			}
+			if calls == 1 {
+				panic("and all goes wrong")
+			}
+			return retry.Permanent(err)
+		})
+		worker.HandleResult(r.sup, "child", func(context.Context, none) (int, error) { time.Sleep(time.Minute); return 1, nil })
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(time.Second)
+		r.wantState(id, store.Parked, 0, "")
+		settle(5 * time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if compensated != 0 || calls != 2 {
+			t.Errorf("compensated %d times in %d calls", compensated, calls)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAChildOfAnInstanceThatNobodyServesWaitsAndItsParentSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			f, err := worker.Async[int](ctx, "render", "nobody", none{})
+			if err != nil {
+				return err
+			}
+			_, err = f.Wait(ctx)
+			return err
+		})
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(15 * time.Minute)
+		r.wantState(id, store.Parked, 0, "")
+		x, err := r.st.Explain(t.Context(), id)
+		if err != nil || x.Reason != store.ReasonParked || !strings.Contains(x.Detail, "nobody") {
+			t.Errorf("explained as %+v, %v", x, err)
+		}
+		if s := r.stats("nobody"); s.Todo != 1 {
+			t.Errorf("the child: %+v", s)
+		}
+		r.stopWell()
+		if s := of[worker.ChildSwept](r.events); len(s) != 0 {
+			t.Errorf("a child that merely waits was swept: %v", s)
+		}
+	})
+}
+
+func TestALostChildIsBroughtBackByTheSweeper(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var ran atomic.Int32
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			f, err := worker.Async[int](ctx, "child", "child", none{}, worker.Delay(time.Minute))
+			if err != nil {
+				return err
+			}
+			_, err = f.Wait(ctx)
+			return err
+		})
+		worker.HandleResult(r.sup, "child", func(context.Context, none) (int, error) { ran.Add(1); return 1, nil })
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(time.Second)
+		rdb := r.st.Runtime().Client()
+		for _, key := range []string{"jobs", "scheduled", "parents"} { // as if its server lost the enqueue
+			if err := rdb.Del(t.Context(), "stint:{child}:"+key).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle(5 * time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if n := ran.Load(); n != 1 {
+			t.Errorf("the child ran %d times", n)
+		}
+		r.stopWell()
+		if s := of[worker.ChildSwept](r.events); len(s) != 1 || s[0].Outcome != worker.SweptAgain || s[0].Job != id || s[0].Sweeps != 1 {
+			t.Errorf("swept: %v", s)
+		}
+	})
+}
+
+func TestAChildThatIsNotWantedIsNotRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		ran := 0
+		worker.Handle(r.sup, "child", func(context.Context, none) error { ran++; return nil })
+		id := r.enqueue("child", none{}, func(j *store.NewJob) {
+			j.Parent = store.Parent{ID: uuid.New(), Instance: "order", Step: "child"}
+		})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Cancelled, 1, "its parent")
+		if ran != 0 {
+			t.Error("it ran")
+		}
+		r.stopWell()
+	})
+}
+
+func TestARequeuedParentKeepsWhatIsCommittedAndDispatchesTheFailedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		ran := map[string]int{}
+		healed := false
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			if err := worker.Do(ctx, "charge", func(context.Context) error { ran["charge"]++; return nil }); err != nil {
+				return err
+			}
+			fs, err := worker.AsyncEach[string](ctx, "part", "part", []string{"good", "bad"})
+			if err != nil {
+				return err
+			}
+			got, err := worker.WaitAll(ctx, fs)
+			if err == nil && fmt.Sprint(got) != "[good bad]" {
+				t.Errorf("it got %v", got)
+			}
+			return err
+		})
+		worker.HandleResult(r.sup, "part", func(_ context.Context, in string) (string, error) {
+			ran[in]++
+			if in == "bad" && !healed {
+				time.Sleep(time.Second)
+				return "", errors.New("no ink")
+			}
+			return in, nil
+		}, once)
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Dead, 1, "1 children failed, 0 are open")
+		healed = true
+		if err := r.st.Requeue(t.Context(), id, store.RequeueMode{}); err != nil {
+			t.Fatal(err)
+		}
+		settle(time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if ran["charge"] != 1 || ran["good"] != 1 || ran["bad"] != 2 {
+			t.Errorf("ran %v", ran)
+		}
+		r.stopWell()
+	})
+}

@@ -1,0 +1,137 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/internal/batch"
+	"github.com/stint-go/stint/internal/loop"
+	"github.com/stint-go/stint/store"
+)
+
+// How outcomes travel and the sweeper looks.
+const (
+	relayLanes = 2
+	relayTime  = 5 * time.Second  // of one request; the sweeper makes up for what takes longer
+	sweepGrace = 10 * time.Second // before an open child is looked after
+	sweepIdle  = time.Hour        // nothing to do as far as is known: the reaper says when that changes
+)
+
+// errUnwanted is how a child ends whose parent has no use for it any more.
+var errUnwanted = errors.New("its parent has ended without it, or has its outcome already")
+
+// vet makes sure that a child is still wanted, before its handler is called.
+func (a *attempt) vet() error {
+	job := &a.lease.Job
+	if job.Parent.ID == uuid.Nil {
+		return nil
+	}
+	wanted := false
+	err := a.persist(func(ctx context.Context) error {
+		return guard(func() (err error) {
+			wanted, err = a.feed.run.rt.Wanted(ctx, job)
+			return err
+		})
+	})
+	if err == nil && !wanted {
+		return errUnwanted
+	}
+	return err
+}
+
+// newRelays makes the group that brings the outcomes of children to their parents as soon as they have ended. What it can't bring is still
+// in the outbox, from which the sweeper takes it.
+func (r *process) newRelays() *batch.Group[store.Outcome] {
+	weigh := func(o store.Outcome) int { return 256 + len(o.Text) }
+	return batch.New(relayLanes, store.MaxCall, maxCall, weigh, func(_ int, outcomes []store.Outcome) {
+		ctx, cancel := context.WithTimeout(r.base, relayTime)
+		defer cancel()
+		_ = guard(func() error { return r.rt.Relay(ctx, outcomes) })
+	})
+}
+
+// family sees to the parents and the children of what has ended.
+func (f *feed) family(turns []turn, got store.Exchanged) {
+	i := 0
+	for _, t := range turns {
+		if t.at == nil {
+			continue
+		}
+		state, at := got.Ended[i], t.at
+		i++
+		if state == store.Parked && !at.wait.Until.IsZero() {
+			f.sweepIn(at.wait.Until.Sub(at.remember().now()))
+		}
+		if !state.Terminal() {
+			continue
+		}
+		if at.lease.Job.Parent.ID != uuid.Nil {
+			f.run.relays.Add(store.OutcomeOf(&at.lease.Job, state, at.finish.Result, at.finish.Error))
+			f.sweepIn(sweepGrace)
+		}
+		if at.mayHaveChildren() {
+			f.sweepIn(0)
+		}
+	}
+}
+
+// sweep is the loop that brings back what a crash left of parked jobs and children. It makes a request only when there is, or may be,
+// something to do: it is told by the reaper, and by what this process does itself.
+func (f *feed) sweep() *loop.Loop {
+	return loop.Start(f.run.base, loop.Config{
+		Name:     loop.Name{Loop: "sweep", Instance: f.terms.Instance},
+		Outages:  &f.run.outages,
+		MaxPause: min(f.every(), loop.MaxPause),
+		Pass: func(ctx context.Context) (time.Duration, error) {
+			if d := f.untilSweep(); d > 0 {
+				return d, nil
+			}
+			f.sweepAt.Store(int64(time.Since(f.run.started) + sweepIdle)) // what is noted from here on counts
+			got, err := f.run.rt.Sweep(ctx, f.terms.Instance)
+			if err != nil {
+				f.sweepIn(0)
+				return 0, err
+			}
+			f.tellSwept(got)
+			if got.Next >= 0 {
+				f.sweepIn(got.Next)
+			}
+			return max(f.untilSweep(), time.Millisecond), got.Err
+		},
+	})
+}
+
+func (f *feed) untilSweep() time.Duration {
+	return time.Duration(f.sweepAt.Load()) - time.Since(f.run.started)
+}
+
+// sweepIn makes the sweeper look in d, unless it looks earlier by itself.
+func (f *feed) sweepIn(d time.Duration) {
+	at := int64(time.Since(f.run.started) + d)
+	for {
+		old := f.sweepAt.Load()
+		if at >= old {
+			return
+		}
+		if f.sweepAt.CompareAndSwap(old, at) {
+			f.sweeper.Kick()
+			return
+		}
+	}
+}
+
+// tellSwept emits what a sweep has done.
+func (f *feed) tellSwept(got store.Swept) {
+	if len(got.Woken) > 0 {
+		f.wake() // the store woke one process a job, and it may have been one that is frozen
+	}
+	for outcome, steps := range map[SweepOutcome][]store.Step{SweptAgain: got.Again, SweptLost: got.Lost, SweptFound: got.Found} {
+		for _, s := range steps {
+			f.run.events.emit(ChildSwept{Instance: f.terms.Instance, Job: s.Job, Step: s.Name, Child: s.Child, To: s.Instance,
+				Sweeps: s.Sweeps, Outcome: outcome})
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/internal/batch"
+	"github.com/stint-go/stint/internal/loop"
+	"github.com/stint-go/stint/store"
+)
+
+// memory is what an attempt knows of the steps of its job.
+type memory struct {
+	loading sync.Mutex // held while the steps are loaded
+
+	mu     sync.Mutex
+	known  map[string]store.Step
+	whole  bool            // known are all there were when the attempt began
+	used   map[string]bool // names that this attempt has come to
+	clock  time.Time       // Redis' when it was
+	since  time.Time       // this moment here
+	family bool            // there are, or may be, children that are open
+	gen    int             // how often the job has been requeued
+}
+
+// remember returns the memory of the attempt, which is made when the handler comes to its first step.
+func (a *attempt) remember() *memory {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.memory == nil {
+		steps := &a.lease.Steps
+		a.memory = &memory{known: make(map[string]store.Step, len(steps.Known)), used: map[string]bool{}, whole: steps.Complete,
+			gen: steps.Generation, clock: steps.Now, since: a.received, family: !steps.Complete}
+		a.memory.learn(steps.Known)
+	}
+	return a.memory
+}
+
+func (m *memory) learn(steps []store.Step) {
+	for _, s := range steps {
+		m.known[s.Name] = s
+		m.family = m.family || s.State == store.StepDispatched
+	}
+}
+
+// use notes that the attempt has come to a step; false if it has been there.
+func (m *memory) use(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used[name] {
+		return false
+	}
+	m.used[name] = true
+	return true
+}
+
+// find returns what is kept of a step, if anything is.
+func (m *memory) find(at *attempt, name string) (store.Step, bool, error) {
+	m.loading.Lock()
+	defer m.loading.Unlock()
+	m.mu.Lock()
+	whole := m.whole
+	m.mu.Unlock()
+	if !whole {
+		if err := m.load(at); err != nil {
+			return store.Step{}, false, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.known[name]
+	return s, ok, nil
+}
+
+// load brings the steps that were too many to come with the claim.
+func (m *memory) load(at *attempt) error {
+	var all store.Steps
+	err := at.persist(func(ctx context.Context) error {
+		return guard(func() (err error) {
+			all, err = at.feed.run.rt.Load(ctx, at.lease)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.learn(all.Known)
+	m.whole, m.gen, m.clock, m.since = true, all.Generation, all.Now, time.Now()
+	return nil
+}
+
+// now is Redis' clock, or a little before it: never after.
+func (m *memory) now() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clock.Add(time.Since(m.since))
+}
+
+// generation is that of the children to be dispatched.
+func (m *memory) generation() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gen
+}
+
+// mayHaveChildren reports whether the job may leave children behind that have not ended.
+func (a *attempt) mayHaveChildren() bool {
+	a.mu.Lock()
+	m := a.memory
+	a.mu.Unlock()
+	if m == nil {
+		return !a.lease.Steps.Complete || slices.ContainsFunc(a.lease.Steps.Known, func(s store.Step) bool { return s.State == store.StepDispatched })
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.family
+}
+
+// write commits steps and remembers what stands there now.
+func (a *attempt) write(writes ...store.StepWrite) ([]store.Step, error) {
+	c := commit{Commit: store.Commit{Lease: a.lease, Limits: a.feed.reg.steps, Writes: writes}, done: make(chan struct{}, 1)}
+	a.commits.Lock() // a request has a job once
+	err := a.persist(func(context.Context) error {
+		a.feed.commits.Add(&c)
+		<-c.done
+		return c.err
+	})
+	a.commits.Unlock()
+	out := c.out
+	job := &a.lease.Job
+	if errors.Is(err, ErrLeaseLost) {
+		a.feed.run.lose(a)
+		for _, w := range writes {
+			a.feed.run.events.emit(StepDropped{Instance: job.Instance, Job: job.ID, Worker: job.Worker, Step: w.Name})
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := a.remember()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.learn(out.Known)
+	m.clock, m.since = out.Now, time.Now()
+	return out.Known, nil
+}
+
+// commit is a Commit on its way.
+type commit struct {
+	store.Commit
+	out  store.Steps
+	err  error
+	done chan struct{} // is told when out and err are there
+}
+
+// commitLanes is how many requests with steps of an instance are in flight.
+const commitLanes = 2
+
+// weight is about how many bytes the commit adds to a request.
+func (c *commit) weight() int {
+	n := 128
+	for i := range c.Writes {
+		w := &c.Writes[i]
+		n += 64 + len(w.Name) + len(w.Value) + len(w.Error) + len(w.Child.Payload)
+	}
+	return n
+}
+
+// newCommits makes the group in which steps of an instance's jobs travel: those that are ready together in one request.
+func (f *feed) newCommits() *batch.Group[*commit] {
+	return batch.New(commitLanes, store.MaxCall, callWeight, (*commit).weight, func(_ int, some []*commit) {
+		all := make([]store.Commit, len(some))
+		for i := range some {
+			all[i] = some[i].Commit
+		}
+		var got []store.Committed
+		err := guard(func() (err error) {
+			got, err = f.run.rt.CommitMany(context.WithoutCancel(f.run.base), f.terms.Instance, all)
+			return err
+		})
+		for i, c := range some {
+			if c.err = err; err == nil {
+				c.out, c.err = got[i].Steps, got[i].Err
+			}
+			c.done <- struct{}{}
+		}
+	})
+}
+
+// commit writes the step.
+func (s *step) commit(w store.StepWrite) (store.Step, error) {
+	w.Name = s.name
+	kept, err := s.at.write(w)
+	if limit, ok := errors.AsType[*store.StepLimitError](err); ok {
+		return store.Step{}, refuse(s.name, limit)
+	}
+	if err != nil {
+		return store.Step{}, err
+	}
+	return kept[0], nil
+}
+
+// persist makes a request until it is answered, at least once: what it has to say has happened already. It gives up when the server refuses,
+// or the attempt's context ends.
+func (a *attempt) persist(request func(ctx context.Context) error) error {
+	ctx := context.WithoutCancel(a.base())
+	for failures := 1; ; failures++ {
+		err := request(ctx)
+		if err == nil || refused(err) || errors.Is(err, ErrLeaseLost) || errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if !rest(a.context(), loop.Pause(failures, sendPause)) {
+			return errors.Join(context.Cause(a.context()), err)
+		}
+	}
+}
+
+// live returns nil while the attempt may come to further steps.
+func (a *attempt) live() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.phase != running:
+		return ErrNoJob
+	case a.wait != nil:
+		return ErrParked
+	case a.cause == ErrLeaseLost: //nolint:errorlint // only cancel sets it
+		return ErrLeaseLost
+	}
+	return nil
+}
+
+// park ends the attempt: its job is to wait. The first wait counts. It returns ErrParked, or why the attempt had ended before.
+func (a *attempt) park(w store.Wait) error {
+	a.mu.Lock()
+	if cause := a.causeLocked(); a.phase != running || cause != nil && !errors.Is(cause, ErrShutdown) && a.wait == nil {
+		a.mu.Unlock()
+		return errors.Join(cause, ErrNoJob)
+	}
+	if a.wait == nil {
+		a.wait = &w
+	}
+	a.mu.Unlock()
+	a.cancel(ErrParked)
+	return ErrParked
+}

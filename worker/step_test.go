@@ -1,0 +1,523 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/retry"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+// at1s retries after a second, again and again.
+var at1s = worker.Retry(retry.Fixed(time.Second))
+
+func TestACommittedStepIsNotRunAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var charged, attempts int
+		worker.HandleResult(r.sup, "x", func(ctx context.Context, _ none) (string, error) {
+			receipt, err := worker.Step(ctx, "charge", func(context.Context) (string, error) {
+				charged++
+				return fmt.Sprint("receipt ", charged), nil
+			})
+			if err != nil {
+				return "", err
+			}
+			if attempts++; attempts < 3 {
+				return "", errors.New("not yet")
+			}
+			return receipt, nil
+		}, at1s)
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		if j := r.job(id); charged != 1 || attempts != 3 || string(j.Result) != `"receipt 1"` {
+			t.Errorf("charged %d times in %d attempts, result %s", charged, attempts, j.Result)
+		}
+		r.stopWell()
+		if c, p := of[worker.StepCommitted](r.events), of[worker.StepReplayed](r.events); len(c) != 1 || len(p) != 2 || c[0].Step != "charge" || c[0].Job != id {
+			t.Errorf("events: %v, %v", c, p)
+		}
+	})
+}
+
+func TestAnErrorOfAStepIsReturnedAndNotKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		tries, after := 0, 0
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			err := worker.Do(ctx, "flaky", func(context.Context) error {
+				if tries++; tries < 4 {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			after++
+			return nil
+		}, at1s)
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Done, 4, "not yet")
+		if tries != 4 || after != 1 {
+			t.Errorf("%d tries, what comes after it ran %d times", tries, after)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAPermanentErrorOfAStepIsKeptUntilTheJobIsRequeued(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		calls := 0
+		var seen []error
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			err := worker.Do(ctx, "charge", func(context.Context) error {
+				calls++
+				return retry.Permanent(errors.New("card refused"))
+			})
+			if seen = append(seen, err); len(seen) == 1 {
+				return errors.New("hidden")
+			}
+			return err
+		}, at1s)
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Dead, 2, `step "charge": the step has failed for good: card refused`)
+		if calls != 1 || !errors.Is(seen[1], worker.ErrStepFailed) {
+			t.Errorf("called %d times, then %v", calls, seen[1])
+		}
+		if err := r.st.Requeue(t.Context(), id, store.Resume()); err != nil {
+			t.Fatal(err)
+		}
+		settle(time.Minute)
+		if calls != 2 {
+			t.Errorf("after a requeue it was called %d times, want 2", calls)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAStepIsTriedAgainInPlaceAndEachTryIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var times []time.Duration
+		start := time.Now()
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			return worker.Do(ctx, "slow", func(ctx context.Context) error {
+				times = append(times, time.Since(start).Round(time.Second))
+				if len(times) == 3 {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}, worker.Timeout(10*time.Second), worker.Retry(retry.Limit(3, retry.Fixed(time.Millisecond))))
+		})
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if want := []time.Duration{0, 10 * time.Second, 20 * time.Second}; !slices.Equal(times, want) {
+			t.Errorf("tried at %v, want %v", times, want)
+		}
+		r.stopWell()
+	})
+}
+
+// broken runs a handler once and returns what its job says, which must be dead after one attempt.
+func broken(t *testing.T, handler func(ctx context.Context) error, opts ...worker.HandleOption) (lastError string) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error { return handler(ctx) }, opts...)
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		j := r.job(id)
+		if j.State != store.Dead || j.Attempt != 1 {
+			t.Errorf("the job is %s after %d attempts (%s), want dead after one", j.State, j.Attempt, j.LastError)
+		}
+		lastError = j.LastError
+		r.stopWell()
+	})
+	return lastError
+}
+
+func TestMistakesWithStepsAreTypedAndEndTheJob(t *testing.T) {
+	one := func(context.Context) (int, error) { return 1, nil }
+	step := func(ctx context.Context, name string) error { _, err := worker.Step(ctx, name, one); return err }
+	for what, c := range map[string]struct {
+		is  error
+		run func(ctx context.Context) error
+	}{
+		"a name used twice": {worker.ErrStepTwice, func(ctx context.Context) error {
+			return errors.Join(step(ctx, "a"), step(ctx, "a"))
+		}},
+		"a nested step": {worker.ErrNestedStep, func(ctx context.Context) error {
+			return worker.Do(ctx, "outer", func(ctx context.Context) error { return step(ctx, "inner") })
+		}},
+		"a nested sleep": {worker.ErrNestedStep, func(ctx context.Context) error {
+			return worker.Do(ctx, "outer", func(ctx context.Context) error { return worker.Sleep(ctx, "inner", time.Hour) })
+		}},
+		"a name that is none": {store.ErrInvalid, func(ctx context.Context) error { return step(ctx, "a\nb") }},
+		"an empty name":       {store.ErrInvalid, func(ctx context.Context) error { return step(ctx, "") }},
+		"no function":         {store.ErrInvalid, func(ctx context.Context) error { return worker.Do(ctx, "a", nil) }},
+		"a bad option":        {store.ErrInvalid, func(ctx context.Context) error { return worker.Do(ctx, "a", noEffect, worker.Timeout(-1)) }},
+		"a negative sleep":    {store.ErrInvalid, func(ctx context.Context) error { return worker.Sleep(ctx, "a", -1) }},
+		"an instance's name that is none": {store.ErrInvalid, func(ctx context.Context) error {
+			_, err := worker.Async[int](ctx, "a", "no such name!", 1)
+			return err
+		}},
+		"a child with an id": {store.ErrInvalid, func(ctx context.Context) error {
+			_, err := worker.Async[int](ctx, "a", "y", 1, worker.ID(theID))
+			return err
+		}},
+		"a unique child": {store.ErrInvalid, func(ctx context.Context) error {
+			_, err := worker.Async[int](ctx, "a", "y", 1, worker.Unique("k", worker.UntilDone()))
+			return err
+		}},
+		"a result that is no JSON": {store.ErrInvalid, func(ctx context.Context) error {
+			_, err := worker.Step(ctx, "a", func(context.Context) (func(), error) { return func() {}, nil })
+			return err
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var got error
+			broken(t, func(ctx context.Context) error { got = c.run(ctx); return got })
+			var se *worker.StepError
+			if !errors.Is(got, c.is) || !errors.As(got, &se) {
+				t.Errorf("it got %v, want a *StepError of %v", got, c.is)
+			}
+		})
+	}
+	if err := step(t.Context(), "a"); !errors.Is(err, worker.ErrNoJob) {
+		t.Errorf("outside of a handler: %v", err)
+	}
+}
+
+func noEffect(context.Context) error { return nil }
+
+func TestLimitsOfStepsAreTyped(t *testing.T) {
+	var got error
+	many := func(ctx context.Context) error {
+		for i := range 4 {
+			if got = worker.Do(ctx, fmt.Sprint(i), noEffect); got != nil {
+				return got
+			}
+		}
+		return nil
+	}
+	big := func(n int) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			_, got = worker.Step(ctx, "big", func(context.Context) (string, error) { return strings.Repeat("x", n), nil })
+			return got
+		}
+	}
+	for what, c := range map[string]func() string{
+		"steps":             func() string { return broken(t, many, worker.StepLimits(3, 1000)) },
+		"bytes of steps":    func() string { return broken(t, big(2000), worker.StepLimits(3, 1000)) },
+		"bytes of a result": func() string { return broken(t, big(store.MaxPayload)) },
+	} {
+		c()
+		var le *store.StepLimitError
+		if !errors.As(got, &le) || le.What != what || le.Got <= le.Max {
+			t.Errorf("too many %s: %v", what, got)
+		}
+	}
+}
+
+func TestAResultOfAnotherTypeIsATypedErrorOrRunAgain(t *testing.T) {
+	for _, recompute := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, worker.Config{})
+			runs := 0
+			var got error
+			worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+				job, _ := worker.JobFrom(ctx)
+				var opts []worker.StepOption
+				if recompute {
+					opts = append(opts, worker.Recompute())
+				}
+				if job.Attempt == 1 { // as the program was before a deployment
+					_, err := worker.Step(ctx, "price", func(context.Context) (string, error) { runs++; return "ten", nil })
+					return errors.Join(err, errors.New("once more"))
+				}
+				var n int
+				n, got = worker.Step(ctx, "price", func(context.Context) (int, error) { runs++; return 10, nil }, opts...)
+				if got == nil && n != 10 {
+					t.Errorf("it got %d", n)
+				}
+				return got
+			}, at1s)
+			id := r.enqueue("x", none{})
+			r.start()
+			settle(time.Minute)
+			if recompute {
+				r.wantState(id, store.Done, 2, "once more")
+				s, err := r.st.Step(t.Context(), id, "price")
+				if err != nil || string(s.Result) != "10" || runs != 2 {
+					t.Errorf("it keeps %s, %v, after %d runs", s.Result, err, runs)
+				}
+			} else {
+				r.wantState(id, store.Dead, 2, `step "price": what is kept of the step does not fit`)
+				if !errors.Is(got, worker.ErrStepChanged) || runs != 1 {
+					t.Errorf("it got %v after %d runs", got, runs)
+				}
+			}
+			r.stopWell()
+		})
+	}
+}
+
+func TestAnIdempotencyKeyIsTheSameUntilTheStepIsDropped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		keys := map[string][]string{}
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			keys[""] = append(keys[""], worker.IdempotencyKey(ctx))
+			for _, name := range []string{"a", "b"} {
+				_ = worker.Do(ctx, name, func(ctx context.Context) error {
+					keys[name] = append(keys[name], worker.IdempotencyKey(ctx))
+					return errors.New("no")
+				})
+			}
+			return errors.New("no")
+		}, worker.Retry(retry.Limit(2, retry.Fixed(time.Second))))
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		for _, m := range []store.RequeueMode{store.Resume(), store.Fresh()} {
+			if err := r.st.Requeue(t.Context(), id, m); err != nil {
+				t.Fatal(err)
+			}
+			settle(time.Minute)
+		}
+		r.stopWell()
+		for name, k := range keys {
+			if len(k) != 6 || k[0] == "" || k[0] != k[1] {
+				t.Errorf("of %q: %v", name, k)
+			}
+			if name == "a" && k[0] == keys["b"][0] || name != "" && k[0] == keys[""][0] {
+				t.Error("two steps have one key")
+			}
+		}
+		if worker.IdempotencyKey(t.Context()) != "" {
+			t.Error("there is a key outside of a handler")
+		}
+	})
+}
+
+func TestStepsMayRunConcurrently(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var ran atomic.Int32
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			var wg sync.WaitGroup
+			errs := make([]error, 50)
+			for i := range errs {
+				wg.Go(func() {
+					errs[i] = worker.Do(ctx, fmt.Sprint("part ", i), func(context.Context) error { ran.Add(1); return nil })
+				})
+			}
+			wg.Wait()
+			job, _ := worker.JobFrom(ctx)
+			if job.Attempt < 2 {
+				errs = append(errs, errors.New("again"))
+			}
+			return errors.Join(errs...)
+		}, at1s)
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Done, 2, "again")
+		if n := ran.Load(); n != 50 {
+			t.Errorf("50 steps ran %d times", n)
+		}
+		r.stopWell()
+	})
+}
+
+func TestTheStepOfAWorkerThatLostItsJobIsDroppedAndItHearsOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var cause, got error
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			job, _ := worker.JobFrom(ctx)
+			got = worker.Do(ctx, "charge", func(context.Context) error {
+				return r.st.Runtime().Client().Do(ctx, "hdel", "stint:{x}:workers", string(job.Worker[:])).Err() // as a reaper would
+			})
+			if got != nil {
+				cause = context.Cause(ctx)
+			}
+			return got
+		})
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Second)
+		if !errors.Is(got, worker.ErrLeaseLost) || !errors.Is(cause, worker.ErrLeaseLost) {
+			t.Errorf("it got %v, its context ended with %v", got, cause)
+		}
+		r.stopWell()
+		if d := of[worker.StepDropped](r.events); len(d) != 1 || d[0].Step != "charge" || d[0].Job != id {
+			t.Errorf("dropped: %v", d)
+		}
+		if page, err := r.st.Steps(t.Context(), id, ""); err != nil || len(page.Steps) != 0 {
+			t.Errorf("it keeps %v, %v", page.Steps, err)
+		}
+	})
+}
+
+func TestAStepIsKeptThroughLostRepliesAndAShortOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		runs := 0
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			return worker.Do(ctx, "charge", func(context.Context) error {
+				runs++
+				r.fault.Unplug()
+				time.AfterFunc(3*time.Second, r.fault.Plug)
+				return nil
+			})
+		})
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if runs != 1 {
+			t.Errorf("it ran %d times", runs)
+		}
+		r.stopWell()
+	})
+}
+
+func TestStepsThatAreTooManyForAClaimAreLoadedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		runs := 0
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			for i := range 100 {
+				got, err := worker.Step(ctx, fmt.Sprint(i), func(context.Context) (string, error) {
+					runs++
+					return fmt.Sprint(i, strings.Repeat("x", 1000)), nil
+				})
+				if err != nil || !strings.HasPrefix(got, fmt.Sprint(i)) {
+					return fmt.Errorf("step %d gave %.10s, %w", i, got, err)
+				}
+			}
+			if job, _ := worker.JobFrom(ctx); job.Attempt < 3 {
+				return errors.New("again")
+			}
+			return nil
+		}, at1s)
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Done, 3, "again")
+		if runs != 100 {
+			t.Errorf("100 steps ran %d times", runs)
+		}
+		r.stopWell()
+	})
+}
+
+func TestACursorGoesOnWhereItWasSaved(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var rows []int
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			at, save, err := worker.Cursor[int](ctx, "rows")
+			if err != nil {
+				return err
+			}
+			job, _ := worker.JobFrom(ctx)
+			for row := at; row < 10; row++ {
+				rows = append(rows, row)
+				if row == 4*job.Attempt-1 {
+					return errors.New("crash")
+				}
+				if err := save(ctx, row+1); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, at1s)
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Done, 3, "crash")
+		if want := []int{0, 1, 2, 3, 3, 4, 5, 6, 7, 7, 8, 9}; !slices.Equal(rows, want) {
+			t.Errorf("rows %v, want %v", rows, want)
+		}
+		r.stopWell()
+	})
+}
+
+func TestASleepHoldsNoWorkerAndNoAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var slept time.Duration
+		var calls, other int
+		start := time.Now()
+		var parked error
+		worker.Handle(r.sup, "x", func(ctx context.Context, in string) error {
+			if in == "other" {
+				other++
+				return nil
+			}
+			calls++
+			if err := worker.Sleep(ctx, "cool-off", 10*time.Minute); err != nil {
+				if !errors.Is(err, worker.ErrParked) || !errors.Is(context.Cause(ctx), worker.ErrParked) {
+					t.Errorf("sleeping: %v, cause %v", err, context.Cause(ctx))
+				}
+				parked = worker.Do(ctx, "after", func(context.Context) error { t.Error("a step ran after the park"); return nil })
+				return errors.New("taken for a failure")
+			}
+			slept = time.Since(start)
+			return nil
+		}, worker.Concurrency(1))
+		id := r.enqueue("x", "sleeper")
+		r.start()
+		settle(time.Second)
+		r.wantState(id, store.Parked, 0, "")
+		r.enqueue("x", "other")
+		settle(time.Second)
+		if other != 1 {
+			t.Error("the sleeping job holds the worker")
+		}
+		settle(11 * time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if calls != 2 || slept < 10*time.Minute || slept > 10*time.Minute+time.Second {
+			t.Errorf("called %d times, slept %v", calls, slept)
+		}
+		if !errors.Is(parked, worker.ErrParked) {
+			t.Errorf("a step after the park got %v", parked)
+		}
+		r.stopWell()
+		if f := of[worker.JobFinished](r.events); f[0].Outcome != worker.Parked || f[0].State != store.Parked {
+			t.Errorf("the first finish is %+v", f[0])
+		}
+	})
+}
+
+func TestErrParkedWithoutAWaitIsAFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "x", func(context.Context, none) error { return worker.ErrParked }, worker.Retry(retry.Limit(1, retry.Fixed(0))))
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		r.wantState(id, store.Dead, 1, worker.ErrParked.Error())
+		r.stopWell()
+	})
+}
