@@ -39,10 +39,10 @@ func TestAnAsyncStepRunsAsAJobOfItsOwnAndItsParentHoldsNoWorker(t *testing.T) {
 			if job.ID != dispatched || job.Parent.Step != "double" || job.Parent.Instance != "order" {
 				t.Errorf("the child is %s of %+v", job.ID, job.Parent)
 			}
+			time.Sleep(time.Minute) // the child may start before its parent has parked
 			if s := r.stats("order"); s.Parked != 1 || s.Doing != 0 {
 				t.Errorf("meanwhile the parents are %+v", s)
 			}
-			time.Sleep(time.Minute)
 			return 2 * n, nil
 		})
 		id := r.enqueue("order", 20)

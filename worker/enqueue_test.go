@@ -619,8 +619,8 @@ func TestNoRequestIsForMoreThan250JobsOrWorkers(t *testing.T) {
 		var size largest
 		r.st.Runtime().Client().(*redis.Client).AddHook(&size)
 		most := func(what string) {
-			if got := size.args.Swap(0); got < 4*200 || got > 4*250+50 {
-				t.Errorf("%s: the largest request has %d arguments; a job or a worker has 4", what, got)
+			if got := size.args.Swap(0); got < 2*200 || got > 2*250+60 {
+				t.Errorf("%s: the largest request has %d arguments; a job or a worker has 2", what, got)
 			}
 		}
 		const n = 4000
