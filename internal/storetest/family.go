@@ -228,7 +228,7 @@ func (f *families) admin(t *rapid.T, do func(context.Context, uuid.UUID) error) 
 
 func (f *families) requeue(t *rapid.T) {
 	id, _ := draw(t, f.ids)
-	m := rapid.SampledFrom([]store.RequeueMode{store.Resume(), store.Fresh(), store.FromStep("b")}).Draw(t, "mode")
+	m := rapid.SampledFrom([]store.RequeueMode{store.Resume, store.Fresh, store.FromStep("b")}).Draw(t, "mode")
 	if f.rig.Store.Requeue(f.ctx, id, m) != nil {
 		return
 	}

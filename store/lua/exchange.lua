@@ -407,15 +407,16 @@ elseif not notes[1] then
 end
 
 -- The steps of what was claimed.
-local kept, carried = {}, 0
-for k = 1, live[stepped] and given or 0, 4 do
-  local id = sub(got[k + 1], 1, 16)
-  local has = redis.pcall('HGET', stepped, id) -- if it can't be read now, the worker loads all
+local kept, carried, handed = {}, 0, {}
+for k = 1, live[stepped] and given or 0, 4 do handed[#handed + 1] = sub(got[k + 1], 1, 16) end
+local heads = #handed > 0 and redis.pcall('HMGET', stepped, unpack(handed, 1, #handed)) or {} -- if it fails, the worker loads all
+for k = 1, #handed do
+  local has = heads.err and '' or heads[k]
   if has then
-    local size = type(has) == 'string' and tonumber(match(has, '^%d+ %d+ %d+ %d+ (%d+) ')) or 65537
+    local size = tonumber(match(has, '^%d+ %d+ %d+ %d+ (%d+) ')) or 65537
     carried = carried + size
-    local records = size <= 65536 and carried <= 1048576 and redis.pcall('HGETALL', recordsKey(id)) or false
-    kept[#kept + 1] = { got[k], type(has) == 'string' and has or '', stamp, records and not records.err and records }
+    local records = size <= 65536 and carried <= 1048576 and redis.pcall('HGETALL', recordsKey(handed[k])) or false
+    kept[#kept + 1] = { got[4 * k - 3], has, stamp, records and not records.err and records }
   end
 end
 say(number, answer)
