@@ -36,11 +36,13 @@ func (s *Store) pause(ctx context.Context, op, instance string, on int) error {
 // RequeueMode says what of a job's steps a Requeue keeps. The zero value is Resume.
 type RequeueMode struct{ word string }
 
-// Resume keeps what is committed and drops what failed: those steps run again, those children are dispatched again.
-func Resume() RequeueMode { return RequeueMode{} }
-
-// Fresh keeps no step.
-func Fresh() RequeueMode { return RequeueMode{"f"} }
+// The modes that need no more to be said; see also FromStep.
+var (
+	// Resume keeps what is committed and drops what failed: those steps run again, those children are dispatched again.
+	Resume = RequeueMode{}
+	// Fresh keeps no step.
+	Fresh = RequeueMode{"f"}
+)
 
 // FromStep drops that step and all that were begun after it, and keeps those before as Resume does.
 func FromStep(name string) RequeueMode { return RequeueMode{"s" + name} }

@@ -22,7 +22,7 @@ func (s *Store) RequeueAll(ctx context.Context, f Filter) (int, error) {
 	if !f.State.Terminal() {
 		return 0, invalid("jobs that are %s can't be requeued", f.State)
 	}
-	return s.all(ctx, "requeuing many", f, requeue(Resume()))
+	return s.all(ctx, "requeuing many", f, requeue(Resume))
 }
 
 // CancelAll cancels the jobs that f selects, in batches, and returns how many; of the doing ones those that it was requested for.

@@ -129,7 +129,7 @@ func (r *Runtime) Wanted(ctx context.Context, child *Job) (bool, error) {
 			return err
 		}
 		v = reader{v: reply}
-		wanted = v.int() == 0
+		wanted = v.int() == 1
 		return nil
 	})
 	return wanted, err

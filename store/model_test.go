@@ -73,7 +73,7 @@ func effort(t *testing.T, checks, steps int) {
 }
 
 func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t *testing.T) {
-	effort(t, 60, 60)
+	effort(t, 60, 120)
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			st, err := store.OpenEmbedded(store.Options{Prefix: "model"})

@@ -99,7 +99,7 @@ func TestAPermanentErrorOfAStepIsKeptUntilTheJobIsRequeued(t *testing.T) {
 		if calls != 1 || !errors.Is(seen[1], worker.ErrStepFailed) {
 			t.Errorf("called %d times, then %v", calls, seen[1])
 		}
-		if err := r.st.Requeue(t.Context(), id, store.Resume()); err != nil {
+		if err := r.st.Requeue(t.Context(), id, store.Resume); err != nil {
 			t.Fatal(err)
 		}
 		settle(time.Minute)
@@ -297,7 +297,7 @@ func TestAnIdempotencyKeyIsTheSameUntilTheStepIsDropped(t *testing.T) {
 		id := r.enqueue("x", none{})
 		r.start()
 		settle(time.Minute)
-		for _, m := range []store.RequeueMode{store.Resume(), store.Fresh()} {
+		for _, m := range []store.RequeueMode{store.Resume, store.Fresh} {
 			if err := r.st.Requeue(t.Context(), id, m); err != nil {
 				t.Fatal(err)
 			}

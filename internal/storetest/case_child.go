@@ -13,7 +13,8 @@ import (
 // A child's outcome reaches its parent, however it ends; and what becomes of a parent reaches its children.
 func childCases() []Case {
 	return named(everyEndOfAChildReachesItsParent, aChildsOutcomeIsKeptThoughTheChildIsNot, theFirstOutcomeStands, anOutcomeNobodyWantsChangesNothing,
-		aParentsEndCancelsItsChildren, aParentThatIsDoneLetsItsChildrenGo, aChildIsWantedWhileItsParentWaits,
+		aParentsEndCancelsItsChildren, aParentThatIsDoneLetsItsChildrenGo, aParentThatIsDoneWantsNoChildTwice,
+		aChildIsWantedWhileItsParentWaits,
 		aCancelReachesTheChildrenThoughNobodyServesTheirParent, anOutcomeThatDoesNotFitIsAFailure)
 }
 
@@ -222,6 +223,22 @@ func aParentThatIsDoneLetsItsChildrenGo(t *testing.T, e *Env) {
 	for _, key := range []string{e.Key(instance, "chores"), e.Key(instance, "children"), e.Key(childInstance, "outbox"), e.Key(childInstance, "parents")} {
 		if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
 			t.Errorf("%s is not empty", key)
+		}
+	}
+}
+
+func aParentThatIsDoneWantsNoChildTwice(t *testing.T, e *Env) {
+	l := e.hold(t)
+	e.spawn(t, l, nil, "a", "b")
+	kids := map[string]*store.Lease{}
+	for _, k := range e.claimChildren(t, 2) {
+		kids[k.Job.Parent.Step] = k
+	}
+	e.finishChild(t, kids["a"], store.Finish{Verb: store.Bury})
+	e.end(t, l, store.Complete)
+	for name, want := range map[string]bool{"a": false, "b": true} {
+		if got, err := e.Runtime.Wanted(t.Context(), &kids[name].Job); err != nil || got != want {
+			t.Errorf("child %s is wanted: %v, %v; want %v", name, got, err, want)
 		}
 	}
 }

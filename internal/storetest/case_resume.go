@@ -65,7 +65,7 @@ func requeueResumesWithWhatIsCommitted(t *testing.T, e *Env) {
 
 func requeueAfreshDropsAll(t *testing.T, e *Env) {
 	l, _ := e.family(t)
-	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.Fresh()))
+	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.Fresh))
 	e.wantSteps(t, l.Job.ID)
 	if again := e.claimOne(t); again.Steps.Generation != 1 || again.Steps.Epoch != 1 || len(again.Steps.Known) != 0 {
 		t.Errorf("claimed with %+v", again.Steps)

@@ -398,19 +398,20 @@ elseif not notes[1] then
 end
 
 -- The steps of what was claimed.
-local kept, carried = {}, 0
-local function carry(number, id)
-  local has = redis.pcall('HGET', stepped, id) -- if it can't be read now, the worker loads all
-  if has then
-    local size = type(has) == 'string' and tonumber(match(has, '^%d+ %d+ %d+ %d+ (%d+) ')) or 65537
-    carried = carried + size
-    local records = size <= 65536 and carried <= 1048576 and redis.pcall('HGETALL', recordsKey(id)) or false
-    kept[#kept + 1] = { number, type(has) == 'string' and has or '', stamp, records and not records.err and records }
-  end
-end
+local kept, carried, handed = {}, 0, {}
 if live[stepped] then
-  for k = 1, holding do carry(k, sub(mine[6 * k - 4], 1, 16)) end
-  for k = 1, f do carry(holding + k, got[2 * k - 1]) end
+  for k = 1, holding do handed[k] = sub(mine[6 * k - 4], 1, 16) end
+  for k = 1, f do handed[holding + k] = got[2 * k - 1] end
+end
+local heads = #handed > 0 and redis.pcall('HMGET', stepped, unpack(handed, 1, #handed)) or {} -- if it fails, the worker loads all
+for k = 1, #handed do
+  local has = heads.err and '' or heads[k]
+  if has then
+    local size = tonumber(match(has, '^%d+ %d+ %d+ %d+ (%d+) ')) or 65537
+    carried = carried + size
+    local records = size <= 65536 and carried <= 1048576 and redis.pcall('HGETALL', recordsKey(handed[k])) or false
+    kept[#kept + 1] = { k, has, stamp, records and not records.err and records }
+  end
 end
 say(number, answer)
 return { 0, answer, again, #trimmedDone + #trimmedDead + #trimmedCancelled, expired, now, mine, got, before, kept,
