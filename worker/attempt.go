@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/crash"
 	"github.com/stint-go/stint/store"
 )
 
@@ -62,8 +63,13 @@ func (a *attempt) Err() error            { return a.context().Err() }
 // Value has the attempt itself and the values of Run's context. Package context asks it for what it needs to connect the
 // contexts made from this one, and for the cause.
 func (a *attempt) Value(key any) any {
-	if key == (attemptKey{}) {
+	switch key.(type) {
+	case attemptKey:
 		return a
+	case stepKey: // the context of a step has it, and that comes before this one
+		return nil
+	case crash.Key: // so does a test's
+		return a.base().Value(key)
 	}
 	if v := a.base().Value(key); v != nil {
 		return v

@@ -17,14 +17,15 @@ const (
 // Hook is called at each boundary, on the goroutine of the step.
 type Hook func(step string, where Where)
 
-type key struct{}
+// Key is under what a context has its hook.
+type Key struct{}
 
 // With returns a context whose steps call the hook.
-func With(ctx context.Context, h Hook) context.Context { return context.WithValue(ctx, key{}, h) }
+func With(ctx context.Context, h Hook) context.Context { return context.WithValue(ctx, Key{}, h) }
 
 // At calls the hook of the context, if there is one.
 func At(ctx context.Context, step string, where Where) {
-	if h, ok := ctx.Value(key{}).(Hook); ok {
+	if h, ok := ctx.Value(Key{}).(Hook); ok {
 		h(step, where)
 	}
 }

@@ -25,15 +25,17 @@ local out, writes, newHeads, newRuns, kids, work = {}, {}, {}, {}, {}, {}
 
 -- The record that one write makes, and what it replaces; nothing where another stands.
 local function record(id, h, old, letter, name, text)
-  local replaces = match(letter, '^R(%d+)')
-  letter = sub(letter, -1)
+  local replaces
+  if #letter > 1 then
+    replaces, letter = match(letter, '^R(%d+)'), sub(letter, -1)
+  end
   if letter == 'k' and old and byte(old) == 107 then
     if (tonumber(match(old, '^k%d+ %d+ (%d+)\n')) or 0) >= tonumber(match(text, '^%d+')) then return end
   elseif old and not (replaces and match(old, '^%a(%d+) ') == replaces) then
     return
   end
   h[3] = h[3] + 1
-  local opening = letter .. whole(h[3]) .. ' ' .. whole(h[1])
+  local opening = format('%s%.0f %.0f', letter, h[3], h[1])
   if letter == 'z' then return opening .. ' ' .. whole(now + tonumber(text)) .. '\n' end
   if letter == 'k' then
     local saves, position = match(text, '^(%d+) (.*)$')
