@@ -251,8 +251,20 @@ func (c *censusTaker) reaped(k int) {
 	c.add(k, nil)
 	c.claim(c.Terms(), k)
 	c.Later(c.t, time.Minute)
-	c.Reap(c.t)
+	c.reap(k)
 	c.run(k, store.Finish{Verb: store.Complete})
+}
+
+// reap makes as many passes as it takes to end k leases or waits: one does not end all of them.
+func (c *censusTaker) reap(k int) {
+	c.t.Helper()
+	for n := 0; n < k; {
+		m := c.Reap(c.t)
+		if len(m.Reaped)+len(m.Expired) == 0 {
+			c.t.Fatalf("ended %d of %d", n, k)
+		}
+		n += len(m.Reaped) + len(m.Expired)
+	}
 }
 
 // crashed jobs become suspects, of which a process runs one at a time, and die.
@@ -275,7 +287,7 @@ func (c *censusTaker) expired(k int) {
 	soon := time.Now().Add(time.Hour)
 	c.add(k, func(int) store.NewJob { return store.NewJob{Deadline: soon} })
 	c.Later(c.t, 2*time.Hour)
-	c.Reap(c.t)
+	c.reap(k)
 	c.add(k, func(int) store.NewJob { return store.NewJob{Deadline: soon} })
 	c.run(k, store.Finish{Verb: store.Retry, Delay: time.Minute})
 	c.Later(c.t, time.Minute)
