@@ -71,13 +71,11 @@ const (
 	kDoing
 	kDone
 	kWaiting
-
 	kErrors
 	kProgress
 	kResults
 	kScheduled
 	kDead
-
 	kCancelled
 	kParked
 	kCancels
@@ -88,7 +86,6 @@ const (
 	kProbes
 	kLocks
 	kOwners
-
 	kStepped
 	kChildren
 	kChores
