@@ -222,6 +222,7 @@ func TestEveryEventIsCounted(t *testing.T) {
 		worker.JobStarted{Instance: "x", Job: job, Waited: time.Second},
 		worker.JobFinished{Instance: "x", Job: job, Outcome: worker.Retried, State: store.Scheduled, Took: time.Second},
 		worker.JobFinished{Instance: "x", Job: job, Outcome: worker.Retried, State: store.Cancelled, Took: time.Second, Age: time.Minute},
+		worker.JobFinished{Instance: "x", Job: job, Outcome: worker.Parked, State: store.Parked, Took: time.Second},
 		worker.JobFinished{Instance: "x", Job: job, Outcome: "new", State: "new"}, // of a later version
 		worker.JobReaped{Instance: "x", State: store.Todo}, worker.JobReaped{Instance: "x", State: store.Dead},
 		worker.JobExpired{Instance: "x"}, worker.LeaseLost{Instance: "x"}, worker.StaleWrite{Instance: "x"},
@@ -235,7 +236,8 @@ func TestEveryEventIsCounted(t *testing.T) {
 	wants(t, scrape(t, reg), map[string]float64{
 		"stint_jobs_enqueued_total{stint_instance=x}": 1, "stint_jobs_claimed_total{stint_instance=x}": 1, "stint_job_wait_seconds{stint_instance=x}": 1,
 		"stint_jobs_finished_total{outcome=retried,stint_instance=x}": 1, "stint_jobs_finished_total{outcome=aborted,stint_instance=x}": 1,
-		"stint_jobs_finished_total{outcome=completed,stint_instance=x}": 0, "stint_job_run_seconds{stint_instance=x}": 2, "stint_job_life_seconds{stint_instance=x}": 1,
+		"stint_jobs_finished_total{outcome=parked,stint_instance=x}":    1,
+		"stint_jobs_finished_total{outcome=completed,stint_instance=x}": 0, "stint_job_run_seconds{stint_instance=x}": 3, "stint_job_life_seconds{stint_instance=x}": 1,
 		"stint_jobs_reaped_total{state=todo,stint_instance=x}": 1, "stint_jobs_reaped_total{state=dead,stint_instance=x}": 1,
 		"stint_jobs_expired_total{stint_instance=x}": 1, "stint_leases_lost_total{stint_instance=x}": 1, "stint_stale_writes_total{stint_instance=x}": 1,
 		"stint_jobs_trimmed_total{state=dead,stint_instance=x}": 7, "stint_jobs_trimmed_total{state=any,stint_instance=x}": 3,

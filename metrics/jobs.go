@@ -123,7 +123,7 @@ func (j *jobs) make(instance string) *series {
 		reaped:   map[store.State]prometheus.Counter{},
 		trimmed:  map[store.State]prometheus.Counter{"": j.trimmed.WithLabelValues(instance, "any")},
 	}
-	for _, o := range []worker.Outcome{worker.Completed, worker.Retried, worker.Snoozed, worker.Released, worker.Buried, worker.Aborted} {
+	for _, o := range []worker.Outcome{worker.Completed, worker.Retried, worker.Snoozed, worker.Released, worker.Buried, worker.Aborted, worker.Parked} {
 		s.finished[o] = j.finished.WithLabelValues(instance, string(o))
 	}
 	for _, state := range []store.State{store.Todo, store.Dead, store.Cancelled} {

@@ -91,7 +91,7 @@ func (b *breaker) verdict(ctx context.Context, err error) error {
 	_, snoozed := worker.SnoozeDelay(err)
 	failure := !snoozed && !retry.IsPermanent(err)
 	switch context.Cause(ctx) {
-	case worker.ErrCancelled, worker.ErrShutdown, worker.ErrLeaseLost:
+	case worker.ErrCancelled, worker.ErrShutdown, worker.ErrLeaseLost, worker.ErrParked:
 		failure = false
 	default:
 		if b.cfg.IsFailure != nil {

@@ -199,6 +199,17 @@ func TestWhatSpeaksAgainstTheJobLeavesTheBreakerClosed(t *testing.T) {
 	}
 }
 
+func TestAJobThatParksSaysNothingOfTheDependency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlant(t, func(ctx context.Context, _ none) error { return worker.Sleep(ctx, "a while", time.Hour) }, middleware.BreakerConfig{})
+		time.Sleep(10 * time.Second)
+		if s := p.stats(); s.Parked != 200 || len(p.changes()) != 0 {
+			t.Errorf("%+v, the breaker was %v", s, p.changes())
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
 func TestTheErrorsOfABreakerAreOnesOwnToChoose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s service

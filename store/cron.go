@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -153,10 +155,11 @@ func (s *Store) RemoveEntry(ctx context.Context, key string) error {
 	return s.entry(ctx, "removing an entry", key, func(instance string) error {
 		keys := append(s.keys.cron(instance), s.keys.dispatches(instance, key), s.keys.removed(instance, key))
 		err := s.found(ctx, key, scriptUnschedule, keys, key)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		return s.disown(ctx, key)
+		// Of one that is not there the name may be noted all the same: the reply of an earlier try was lost.
+		return cmp.Or(s.disown(ctx, key), err)
 	})
 }
 

@@ -152,8 +152,12 @@ func (out *Exchanged) read(reply []any, c *call) error {
 			return fmt.Errorf("answered for worker %d of %d", i+1, len(c.workers))
 		}
 		held[i] = true
-		l := newLease(c.terms.Instance, c.workers[i], mine.str(), mine.str())
+		token, record := mine.str(), mine.str()
+		l := newLease(c.terms.Instance, c.workers[i], token, record)
 		l.claimed(parseRun(mine.str()))
+		if since := l.run.since(); l.run.place != placeOf(record) && since.After(l.Job.RunAt) {
+			l.Job.RunAt = since
+		}
 		l.Job.Progress, l.Job.LastError = mine.raw(), mine.str()
 		out.Leases = append(out.Leases, l)
 	}

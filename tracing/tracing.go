@@ -111,7 +111,7 @@ func note(ctx context.Context, span trace.Span, err error) {
 		return
 	}
 	switch cause := context.Cause(ctx); cause {
-	case worker.ErrCancelled, worker.ErrShutdown, worker.ErrLeaseLost:
+	case worker.ErrCancelled, worker.ErrShutdown, worker.ErrLeaseLost, worker.ErrParked:
 		span.AddEvent("interrupted", trace.WithAttributes(attribute.String("stint.cause", cause.Error())))
 		return
 	}

@@ -84,7 +84,11 @@ func (c Cron) definition() (store.Definition, error) {
 	d := store.Definition{Key: c.Key, Spec: strings.TrimSpace(c.Spec), Zone: c.Zone, CatchUp: c.CatchUp, Window: c.Window, Jitter: c.Jitter,
 		SkipOverlap: c.SkipOverlap, RecordAge: c.RecordAge, RecordCount: c.RecordCount}
 	if rest, ok := strings.CutPrefix(d.Spec, "CRON_TZ="); ok {
-		if d.Zone, d.Spec, _ = strings.Cut(rest, " "); c.Zone != "" && c.Zone != d.Zone {
+		d.Zone, d.Spec = rest, ""
+		if i := strings.IndexAny(rest, " \t"); i >= 0 {
+			d.Zone, d.Spec = rest[:i], strings.TrimSpace(rest[i:])
+		}
+		if c.Zone != "" && c.Zone != d.Zone {
 			return d, invalid("its spec has the zone %.80q, beside %.80q", d.Zone, c.Zone)
 		}
 	}

@@ -631,6 +631,17 @@ func TestABadEntryIsRefusedByRun(t *testing.T) {
 				t.Errorf("%s: %v", says, err)
 			}
 		}
+		tabs := each(time.Hour)
+		tabs.Key, tabs.Spec = "tabs", "CRON_TZ=Asia/Tokyo\t0\t9 * * *"
+		p := &rig{t: t, st: r.st}
+		p.listen(worker.Config{})
+		p.sup.Schedule(tabs)
+		p.start()
+		settle(time.Second)
+		p.stopWell()
+		if all, err := r.st.Entries(t.Context()); err != nil || len(all) != 1 || all[0].Zone != "Asia/Tokyo" || all[0].Spec != "0\t9 * * *" {
+			t.Errorf("%+v, %v; want the zone apart from the spec", all, err)
+		}
 		r.sup.Schedule(each(time.Hour), each(time.Hour))
 		if err := r.sup.Run(t.Context()); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "there are two") {
 			t.Errorf("twice the same: %v", err)

@@ -13,7 +13,8 @@ func cronCases() []Case {
 	return named(anEntryIsListedWithItsNextAndLastTick, ticksBeforeAnEntryIsRegisteredAreNobodys, theNewestRegistrationWins,
 		theSameRegistrationChangesNothing, anEntryOfAnotherInstanceIsRefusedUntilItIsRemoved, aDisabledEntryFiresNothingAndMissesNothing,
 		disablingOutlivesANewRegistration, aRemovedEntryStopsUntilSomebodyStartsWithIt, whatWasLostIsRegisteredAgain,
-		anInstanceThatEntriesTargetIsNotDeletedUnlessForced, badEntriesAreRefused, cronKeysOfTheWrongTypeAreNamed)
+		anInstanceThatEntriesTargetIsNotDeletedUnlessForced, badEntriesAreRefused, cronKeysOfTheWrongTypeAreNamed,
+		aRemovalWhoseReplyWasLostLeavesNoName)
 }
 
 // definition is an entry that fires each minute.
@@ -279,6 +280,19 @@ func anInstanceThatEntriesTargetIsNotDeletedUnlessForced(t *testing.T, e *Env) {
 	e.registered(t, "b")
 	must(t, e.Store.RemoveEntry(ctx, "b"))
 	must(t, e.Store.DeleteInstance(ctx, instance, false))
+}
+
+func aRemovalWhoseReplyWasLostLeavesNoName(t *testing.T, e *Env) {
+	e.registered(t, "a")
+	e.Fault.LoseReplyNth(1, onlyScripts)
+	if err := e.Store.RemoveEntry(t.Context(), "a"); err == nil {
+		t.Fatal("the reply was not lost")
+	}
+	wantErr(t, "removed again", e.Store.RemoveEntry(t.Context(), "a"), store.ErrNotFound)
+	got, _, err := e.Runtime.Register(t.Context(), "other", []store.Definition{definition("a")}, false)
+	if must(t, err); got[0] != store.Registered {
+		t.Errorf("another instance is answered %q, want that it is registered", got[0])
+	}
 }
 
 func badEntriesAreRefused(t *testing.T, e *Env) {

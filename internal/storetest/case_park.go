@@ -12,7 +12,7 @@ import (
 func parkCases() []Case {
 	return named(aSleepingJobWakesAtItsTimeAtItsOldPlace, aParkGivesTheAttemptBack, aParentOfManyWakesOnce, aParentWakesAtTheFirstFailure,
 		aParentMayWaitForAny, whatHoldsAlreadyParksNobody, aParkedJobCanBeCancelledDeletedAndExpire, aParkOfACancelledJobIsACancel,
-		whatAParkedJobWaitsForIsExplained, anUnparkWakesAWaiter, aMarkOfAnOldWaitCountsForNothing)
+		whatAParkedJobWaitsForIsExplained, anUnparkWakesAWaiter, aMarkOfAnOldWaitCountsForNothing, aStepThatIsNamedTwiceComesOnce)
 }
 
 // sleepFor commits a sleeping step and parks the job on it.
@@ -94,6 +94,19 @@ func (e *Env) finishChild(t *testing.T, k *store.Lease, f store.Finish) {
 	e.endChild(t, k, f)
 	j := e.Job(t, k.Job.ID)
 	must(t, e.Runtime.Relay(t.Context(), []store.Outcome{store.OutcomeOf(&j, j.State, j.Result, j.LastError)}))
+}
+
+func aStepThatIsNamedTwiceComesOnce(t *testing.T, e *Env) {
+	l := e.hold(t)
+	e.spawn(t, l, nil, "a", "b")
+	if got := e.parkFor(t, l, "a", "b", "a"); got != store.Parked {
+		t.Fatalf("the parent is %s, want parked", got)
+	}
+	for _, k := range e.claimChildren(t, 2) {
+		e.Want(t, store.Parked, l.Job.ID)
+		e.finishChild(t, k, store.Finish{Verb: store.Complete})
+	}
+	e.Want(t, store.Todo, l.Job.ID)
 }
 
 func aParentWakesAtTheFirstFailure(t *testing.T, e *Env) {

@@ -155,7 +155,7 @@ else
   end
 end
 if not repeated then answer = amended(letters, changed) end
-add('HSET', runs, newRuns)
+grow(runs, newRuns)
 add('HSET', errors, newErrors)
 add('HSET', progress, newProgress)
 add('HSET', results, newResults)

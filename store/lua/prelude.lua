@@ -10,7 +10,7 @@ local call, byte, sub, match, format, floor = redis.call, string.byte, string.su
 local jobs, runs, workers, meta, todo, doing, done, waiting,
   errors, progress, results, scheduled, dead,
   cancelled, parked, cancels, awaited, suspects, deadlines, windows, probes, locks, owners,
-  stepped, children, chores, parents, outbox, lane = unpack(KEYS)
+  stepped, children, chores, parents, outbox, lane = unpack(KEYS, 1, 29)
 
 local HASH, ZSET = 'hash', 'zset'
 local kinds = { HASH, HASH, HASH, HASH, ZSET, ZSET, ZSET, ZSET, HASH, HASH, HASH, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET,
@@ -310,7 +310,11 @@ local function parking(id, spec, nonce, now)
     return till > now and 'p' or 't', whole(till), key, { '\1', nonce .. '0 z ' .. names }
   end
   local all, notes, left, ready, first = {}, {}, 0, false, nil
-  for name in string.gmatch(names, '[^\n]+') do all[#all + 1] = name end
+  local named = {} -- a step may be named twice, and comes once
+  for name in string.gmatch(names, '[^\n]+') do
+    if not named[name] then all[#all + 1] = name end
+    named[name] = true
+  end
   local records = many('HMGET', key, all)
   for i = 1, #all do
     local letter = sub(records[i] or '', 1, 1)

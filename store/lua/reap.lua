@@ -106,7 +106,7 @@ for i = 1, #far do
   stamps[2 * i] = far[i]
 end
 
-add('HSET', runs, newRuns)
+grow(runs, newRuns)
 add('HSET', errors, reasons)
 add('ZADD', doing, stamps)
 add('ZADD', todo, toTodo)
