@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -380,10 +381,16 @@ func TestAChildThatIsNotWantedIsNotRun(t *testing.T) {
 func TestARequeuedParentKeepsWhatIsCommittedAndDispatchesTheFailedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
+		var mu sync.Mutex
 		ran := map[string]int{}
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran[what]++
+		}
 		healed := false
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			if err := worker.Do(ctx, "charge", func(context.Context) error { ran["charge"]++; return nil }); err != nil {
+			if err := worker.Do(ctx, "charge", func(context.Context) error { note("charge"); return nil }); err != nil {
 				return err
 			}
 			fs, err := worker.AsyncEach[string](ctx, "part", "part", []string{"good", "bad"})
@@ -397,7 +404,7 @@ func TestARequeuedParentKeepsWhatIsCommittedAndDispatchesTheFailedAgain(t *testi
 			return err
 		})
 		worker.HandleResult(r.sup, "part", func(_ context.Context, in string) (string, error) {
-			ran[in]++
+			note(in)
 			if in == "bad" && !healed {
 				time.Sleep(time.Second)
 				return "", errors.New("no ink")
