@@ -1,4 +1,5 @@
--- What all scripts of an instance share; it stands before each of them.
+-- What all scripts of an instance share. Before each of them stand the paragraphs that it uses (see link in script.go): an empty line
+-- ends one, so there is none inside of a function.
 --
 -- KEYS: the instance's keys in the order of keys.go, then the lane's where there is one.
 -- Every script first reads and checks all it needs, then writes, since Redis does not undo a failed script: first what
