@@ -130,25 +130,25 @@ func (s *Store) workers(ctx context.Context, instance string) ([]Worker, error) 
 		all = append(all, w)
 	}
 	slices.SortFunc(all, func(a, b Worker) int { return strings.Compare(string(a.ID[:]), string(b.ID[:])) })
-	return all, s.since(ctx, keys, all)
+	return all, s.since(ctx, instance, all)
 }
 
 // since fills in when each worker claimed its job.
-func (s *Store) since(ctx context.Context, keys []string, all []Worker) error {
+func (s *Store) since(ctx context.Context, instance string, all []Worker) error {
 	for some := range slices.Chunk(all, MaxCall) {
-		ids := make([]string, len(some))
+		ids := make([]any, len(some))
 		for i := range some {
-			ids[i] = string(some[i].Job[:])
+			ids[i] = some[i].Job[:]
 		}
-		runs, err := s.rdb.HMGet(ctx, keys[kRuns], ids...).Result()
+		reply, err := s.run(ctx, scriptRan, s.instanceKeys(instance), ids...)
 		if err != nil {
-			return s.named(ctx, err, keys[kRuns], "hash")
+			return err
 		}
+		p := reader{v: reply}
+		runs := p.list()
 		for i := range some {
-			if text, ok := runs[i].(string); ok {
-				if r, err := parseRun(text); err == nil {
-					some[i].Since = fromMS(r.started)
-				}
+			if r, err := parseRun(runs.str()); err == nil {
+				some[i].Since = fromMS(r.started)
 			}
 		}
 	}

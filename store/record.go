@@ -24,11 +24,30 @@ import (
 //	                     (generation, space, id, instance, line's end, step), 'x' nothing: the record is a stand-in for one that was lost
 //	0                    ends them
 //	payload              JSON, the rest
+//
+// At the first claim the '1' of a short record becomes
+//
+//	'2'                  and after it
+//	13 digits            when that was, in ms
+//	16 bytes             the worker
+//
+// which tells of the first run as a line in runs does of the later ones; where there is such a line, that counts.
 const (
 	recordVersion = '1'
 	recordHead    = 1 + 13 + 16 // what the script puts in front
 	recordPlace   = 1 + 13      // where its last part begins
+
+	begunVersion = '2'
+	begunHead    = 1 + 13 + 16 // what stands there instead of recordVersion
 )
+
+// unbegun returns a record as it was before the first claim.
+func unbegun(rec string) string {
+	if len(rec) > begunHead && rec[0] == begunVersion {
+		return string(recordVersion) + rec[begunHead:]
+	}
+	return rec
+}
 
 // The tags of options.
 const (
@@ -75,6 +94,7 @@ var (
 
 // decodeRecord fills in what the record tells of the job; RunAt is when the first attempt was to be made.
 func decodeRecord(rec string, j *Job) error {
+	rec = unbegun(rec)
 	if len(rec) < recordHead+2 || rec[0] != recordVersion {
 		return errRecord
 	}
@@ -149,6 +169,7 @@ func decodeOption(tag byte, v string, enqueued int64, j *Job) error {
 
 // placeOf returns the place in a record, and where there is none, since the record is broken, one that can be gone back to.
 func placeOf(rec string) string {
+	rec = unbegun(rec)
 	if len(rec) >= recordHead {
 		if _, err := strconv.ParseUint(rec[recordPlace:recordHead], 10, 64); err == nil {
 			return rec[recordPlace:recordHead]

@@ -43,6 +43,7 @@ var (
 	scriptCancel    = load("cancel", allowOOM)
 	scriptGet       = load("get", noWrites)
 	scriptList      = load("list", noWrites)
+	scriptRan       = load("ran", noWrites)
 	scriptStats     = load("stats", noWrites)
 	scriptExplain   = load("explain", noWrites)
 	scriptSelect    = load("select", noWrites)

@@ -41,7 +41,7 @@ type Case struct {
 
 // Cases returns the whole suite.
 func Cases() []Case {
-	return slices.Concat(stateCases(), placeCases(), attemptCases(), fenceCases(), finishCases(), boundCases(), laneCases(),
+	return slices.Concat(stateCases(), placeCases(), attemptCases(), firstCases(), fenceCases(), finishCases(), boundCases(), laneCases(),
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),

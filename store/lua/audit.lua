@@ -40,7 +40,7 @@ for i = 1, #page[2], 2 do
       reasons[#reasons + 1] = id
       reasons[#reasons + 1] = known and 'it was in no state' or 'the record is missing'
       over[#over + 1] = id
-      local worker = match(live[runs] and call('HGET', runs, id) or '', '^%d+ %d+ %d+ %d+ (.*)$')
+      local worker = workerOf(id)
       local lease = worker and live[workers] and call('HGET', workers, worker)
       if lease and sub(lease, 1, 16) == id then freed[#freed + 1] = worker end -- what it writes from now on is stale
       if first then

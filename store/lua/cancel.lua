@@ -15,7 +15,7 @@ for i = 1, #ARGV do
   if known and state == 3 then
     asked[#asked + 1] = stamp
     asked[#asked + 1] = id
-    local worker = match(live[runs] and call('HGET', runs, id) or '', '^%d+ %d+ %d+ %d+ (.*)$')
+    local worker = workerOf(id)
     local lease = worker and live[workers] and call('HGET', workers, worker)
     if lease and sub(lease, 1, 16) == id then
       publish(channel('process', sub(lease, 25)), 'cancel ' .. id)

@@ -58,7 +58,8 @@ local function fits(record, p, e)
 end
 local function giveBack(i, lease) -- reports whether there is a job to give back
   local id = sub(lease, 1, 16)
-  local record, run = call('HGET', jobs, id), call('HGET', runs, id)
+  local record = call('HGET', jobs, id)
+  local run = runOf(id, record)
   if not record or not run then return repeated end -- the reaper will see to what is left of it
   local p, e = call('HGET', progress, id), call('HGET', errors, id)
   if not cut and fits(record, p, e) then
@@ -227,59 +228,56 @@ if room > 0 and not notes[1] then
       waits[n] = suspect
     end
   end
-  -- Whether a job that waits may have run before: not if runs has its sentinel and no more than those that are doing or done, of
-  -- which none has just been given back.
-  local ran = #into.t + #into.s > 0
-    or live[runs] and call('HLEN', runs) - 1 ~= call('ZCARD', doing) + call('ZCARD', done) - #into.d / 2
   local step = math.max(1, math.min(1000, floor(1048576 / math.max(1, tonumber(notes[2] or 1) or 1))))
-  local doings, runsOf, mapped, stubs, reasons, buried = {}, {}, {}, {}, {}, {}
+  local doings, rewritten, runsOf, mapped, reasons, buried = {}, {}, {}, {}, {}, {}
   local since, unlocks = ' ' .. stamp .. ' ', {}
   local from = 1
   while from <= n and not cut do
     local to, off = math.min(n, from + step - 1), from - 1
     local records = call('HMGET', jobs, unpack(waits, from, to))
-    local old = ran and call('HMGET', runs, unpack(waits, from, to)) or {}
-    local places, odd = {}, {} -- odd: the jobs that ran before, and those whose place is not in the record
+    local places, odd = {}, {} -- odd: all but the short ones that never ran and whose place is in the record
     for k = 1, #records do
-      local place = records[k] and sub(records[k], 15, 30)
-      if old[k] or place == NOWHERE then
+      local record = records[k] or ''
+      local place = byte(record, 1) == 49 and #record <= SHORT and sub(record, 15, 30) or NOWHERE
+      if place == NOWHERE then
         odd[#odd + 1] = waits[off + k]
-        place = nil
+      else
+        places[k] = place
       end
-      places[k] = place
     end
-    local p, e, scores = look('HMGET', progress, odd), look('HMGET', errors, odd), look('ZMSCORE', todo, odd)
+    local old, p, e, scores = look('HMGET', runs, odd), look('HMGET', progress, odd), look('HMGET', errors, odd), look('ZMSCORE', todo, odd)
     local limits = live[deadlines] and call('ZMSCORE', deadlines, unpack(waits, from, to)) or {}
     local r = 0
     for k = 1, #records do
-      local id, record, run, place, limit = waits[off + k], records[k], old[k], places[k], limits[k]
-      if not place and (record or run) then r = r + 1 end
+      local id, record, place, limit = waits[off + k], records[k], places[k], limits[k]
+      if not place then r = r + 1 end
       if limit and math.abs(limit) <= now then
         put(buried, stamp, id)
         put(reasons, id, 'its deadline has passed')
-        if not record then put(stubs, id, stub(now)) end
+        if not record then put(rewritten, id, stub(now)) end
         expired[#expired + 1] = id
         if live[awaited] then over[#over + 1] = id end
-      elseif record and byte(record, 1, 1) == 49 then
+      elseif record and (byte(record, 1) == 49 or byte(record, 1) == 50) then
         if place then
           bytes = bytes + #record
           if bytes > 1048576 and #mine + #got > 0 then
             cut = true
             break
           end
-          run = '1 0 ' .. place .. since .. free[f + 1]
+          put(rewritten, id, begun(record, now, free[f + 1]))
         else
           if not fits(record, p[r], e[r]) then break end
+          local run = old[r] or ranIn(record)
           local which = run and f + 1 or -f - 1
           local attempt, crashes = match(run or '', '^(%d+) (%d+) ')
           run = whole((tonumber(attempt) or 0) + 1) .. ' ' .. (crashes or '0') .. ' ' .. whole(scores[r] or its) .. since .. free[f + 1]
           local n = #before
           before[n + 1], before[n + 2], before[n + 3], before[n + 4] = which, run, p[r], e[r]
+          put(runsOf, id, run)
         end
         f = f + 1
         local at, after, worker = 2 * f - 1, 2 * f, free[f]
         got[at], got[after] = id, record
-        runsOf[at], runsOf[after] = id, run
         mapped[at], mapped[after] = worker, id .. rest
         doings[at], doings[after] = deadline, id
         if special then unlocks[#unlocks + 1] = id end
@@ -290,7 +288,7 @@ if room > 0 and not notes[1] then
       else -- quarantine
         put(buried, stamp, id)
         put(reasons, id, record and 'the record is of an unknown version' or 'the record is missing')
-        if not record then put(stubs, id, stub(now)) end
+        if not record then put(rewritten, id, stub(now)) end
         if live[awaited] then over[#over + 1] = id end
       end
       taken = off + k
@@ -298,7 +296,7 @@ if room > 0 and not notes[1] then
     from = to + 1
   end
   if waits[taken] ~= suspect then suspect = nil end -- it stands last, and was not reached
-  add('HSET', jobs, stubs)
+  add('HSET', jobs, rewritten)
   add('HSET', errors, reasons)
   add('ZADD', dead, buried)
   grow(runs, runsOf)

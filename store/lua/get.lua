@@ -10,5 +10,5 @@ local id = ARGV[1]
 local record = call('HGET', jobs, id)
 if not record then return { 0 } end
 local state, _, score = whereabouts(id)
-return { 0, state or 0, score or '0', record, call('HGET', runs, id), call('HGET', errors, id), call('HGET', progress, id),
+return { 0, state or 0, score or '0', record, runOf(id, record), call('HGET', errors, id), call('HGET', progress, id),
   call('HGET', results, id) }

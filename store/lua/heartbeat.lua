@@ -40,7 +40,8 @@ local found, bytes = {}, 0
 for i = 1, #others do
   if unknown[i] and bytes < 1048576 then
     local id = sub(unknown[i], 1, 16)
-    local record, run = call('HGET', jobs, id), call('HGET', runs, id)
+    local record = call('HGET', jobs, id)
+    local run = runOf(id, record)
     if record and run then bytes = bytes + #record end
     if record and run and (bytes <= 1048576 or #found == 0) then
       local at = #found

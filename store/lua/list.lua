@@ -32,7 +32,8 @@ for i = 1, #page, 2 do
   local id, at = page[i], page[i + 1]
   local why = call('HGET', errors, id)
   if (age < 0 or now - since(set, at) >= age) and (text == '' or (why and string.find(why, text, 1, true))) then
-    local job = { id, at, call('HGET', jobs, id), call('HGET', runs, id), why, call('HGET', progress, id), call('HGET', results, id) }
+    local record = call('HGET', jobs, id)
+    local job = { id, at, record, runOf(id, record), why, call('HGET', progress, id), call('HGET', results, id) }
     local bytes = 0
     for k = 1, 7 do bytes = bytes + (job[k] and #job[k] or 0) end
     if given == limit or (bytes > room and not (given == 0 and ARGV[6] == '1')) then

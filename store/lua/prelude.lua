@@ -133,6 +133,20 @@ local NOWHERE = '0000000000000000' -- in the record of a job that was not todo a
 -- The sequence number that follows the last.
 local function following(last, now) return math.max((tonumber(last or 0) or 0) + 1, (now - EPOCH) * 256) end
 
+-- The first run of a job whose record is short is kept in that, so that it costs no line in runs: a 2 for the 1, since when,
+-- the worker. A line in runs counts before it; what is begun again has one.
+local SHORT = 4096 -- bytes
+local function begun(record, since, worker) return '2' .. format('%013d', since) .. worker .. sub(record, 2) end
+local function ranIn(record)
+  return record and byte(record, 1) == 50 and '1 0 ' .. sub(record, 44, 59) .. ' ' .. sub(record, 2, 14) .. ' ' .. sub(record, 15, 30)
+end
+
+-- A job's latest run, given its record; false when it never ran.
+local function runOf(id, record) return live[runs] and call('HGET', runs, id) or ranIn(record) end
+
+-- The worker that a job's latest run is of.
+local function workerOf(id) return match(runOf(id, call('HGET', jobs, id)) or '', '^%d+ %d+ %d+ %d+ (.*)$') end
+
 -- Reserves n sequence numbers and returns the first.
 local function reserve(n, now)
   local first = following(call('HGET', meta, 'seq'), now)
@@ -489,13 +503,14 @@ end
 -- What stands in for a record that is missing: it can be listed, and says of itself that it can't be run.
 local function stub(now) return '1' .. format('%013d', now) .. NOWHERE .. '5x\0\0null' end
 
--- 10 - priority of a job, from its record; if that is long, from its last place, so that it need not be read.
+-- 10 - priority of a job, from its record, which is returned as well; if that is long, from its last place, so that it need not be read.
 local function rankOf(id)
   local place = match(live[runs] and call('HGET', runs, id) or '', '^%d+ %d+ (%d+) ')
-  if place and place ~= '0' and call('HSTRLEN', jobs, id) > 4096 then return floor(tonumber(place) / TOP) end
+  if place and place ~= '0' and call('HSTRLEN', jobs, id) > SHORT then return floor(tonumber(place) / TOP) end
   local record = call('HGET', jobs, id)
-  local priority = record and byte(record, 1, 1) == 49 and (byte(record, 31, 31) or 0) - 48
-  return priority and priority >= 1 and priority <= 10 and 10 - priority or 5
+  local at = record and ({ [49] = 31, [50] = 60 })[byte(record, 1)]
+  local priority = at and (byte(record, at) or 0) - 48
+  return priority and priority >= 1 and priority <= 10 and 10 - priority or 5, record
 end
 
 -- Since when a job has been in an ending state, or todo, by its score there, in ms.

@@ -35,22 +35,25 @@ local ranOf, asked = look('HMGET', runs, ids), look('ZMSCORE', cancels, ids)
 
 local names, parsed, lost = {}, {}, nil
 for i = 1, #ids do
-  local attempt, crashes, place, started, worker = match(ranOf[i] or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
-  parsed[i] = { tonumber(attempt) or 1, tonumber(crashes) or 0, place, started or stamp, worker or string.rep('\0', 16) }
-  if not worker then
+  local ran = ranOf[i] or ranIn(call('HGET', jobs, ids[i])) or ''
+  local attempt, crashes, place, started, worker = match(ran, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+  names[i] = worker or string.rep('\0', 16)
+  parsed[i] = { tonumber(attempt) or 1, tonumber(crashes) or 0, place, started or stamp }
+end
+local held = look('HMGET', workers, names)
+for i = 1, #ids do
+  if not held[i] or sub(held[i], 1, 16) ~= ids[i] then
     lost = lost or {}
-    lost[ids[i]] = parsed[i]
+    lost[ids[i]] = i
   end
 end
-if lost and live[workers] then -- who holds what has no run: only a look at all tells
+if lost and live[workers] then -- who holds it is not told, or wrongly: only a look at all tells
   local all = call('HGETALL', workers)
   for k = 1, #all, 2 do
-    local run = lost[sub(all[k + 1], 1, 16)]
-    if run then run[5] = all[k] end
+    local i = lost[sub(all[k + 1], 1, 16)]
+    if i then names[i], held[i] = all[k], all[k + 1] end
   end
 end
-for i = 1, #ids do names[i] = parsed[i][5] end
-local held = look('HMGET', workers, names)
 local newRuns, reasons, freed, gaveUp, report = {}, {}, {}, {}, {}
 local toTodo, toSuspects, toDead, toCancelled, over, back = {}, {}, {}, {}, {}, {}
 for i = 1, #ids do
@@ -80,9 +83,9 @@ for i = 1, #ids do
     back[#back + 1] = id
   end
   newRuns[#newRuns + 1] = id
-  newRuns[#newRuns + 1] = whole(math.max(0, run[1] - 1)) .. ' ' .. whole(crashes) .. ' ' .. (run[3] or '0') .. ' ' .. run[4] .. ' ' .. run[5]
+  newRuns[#newRuns + 1] = whole(math.max(0, run[1] - 1)) .. ' ' .. whole(crashes) .. ' ' .. (run[3] or '0') .. ' ' .. run[4] .. ' ' .. names[i]
   local at = #report
-  report[at + 1], report[at + 2], report[at + 3], report[at + 4] = id, run[5], crashes, letter
+  report[at + 1], report[at + 2], report[at + 3], report[at + 4] = id, names[i], crashes, letter
 end
 local after = call('ZRANGE', doing, #ids, #ids, 'WITHSCORES')
 local shut, late = {}, {} -- the jobs that wait past their deadline: by set, and all

@@ -11,6 +11,7 @@ local bad = foreign()
 if bad then return bad end
 local paused, now = call('HGET', meta, 'paused'), clock()
 local out, places, back, from, newLocks, keys, ended = {}, {}, {}, {}, {}, {}, {}
+local firsts, nobody = {}, string.rep('\0', 16) -- records of jobs that never ran: their places count no longer
 local mode, cut = sub(ARGV[1], 1, 1), sub(ARGV[1], 2)
 
 -- The steps that a job loses, and its head without them; -4 if it has not the one from which on.
@@ -75,7 +76,12 @@ for i = 2, #ARGV do
       newLocks[#newLocks + 1] = key
       newLocks[#newLocks + 1] = sub(owned, 1, 1) .. id
     end
-    places[#places + 1] = whole(rankOf(id) * TOP + reserve(1, now))
+    local rank, record = rankOf(id)
+    if record and byte(record, 1) == 49 and #record <= SHORT then
+      firsts[#firsts + 1] = id
+      firsts[#firsts + 1] = begun(record, 0, nobody)
+    end
+    places[#places + 1] = whole(rank * TOP + reserve(1, now))
     places[#places + 1] = id
     back[#back + 1] = id
     from[set] = from[set] or {}
@@ -84,6 +90,7 @@ for i = 2, #ARGV do
   out[2 * i - 3] = known and (state or -1) or 0
   out[2 * i - 2] = other or ''
 end
+add('HSET', jobs, firsts)
 add('ZADD', todo, places)
 add('HSET', locks, newLocks)
 for set, ids in pairs(from) do drop('ZREM', set, ids) end
@@ -92,10 +99,10 @@ for i = 1, #less do
   call('HSET', stepped, less[i][1], less[i][4])
   for k = 1, #less[i][3], 2000 do redis.pcall('HDEL', less[i][2], unpack(less[i][3], k, math.min(k + 1999, #less[i][3]))) end
 end
-local afresh = {} -- so that the next claim hands progress and steps over, and does not take the place from the record
+local afresh = {} -- so that the next claim hands progress and steps over
 for i = 1, #back do
   afresh[2 * i - 1] = back[i]
-  afresh[2 * i] = '0 0 0 0 ' .. string.rep('\0', 16)
+  afresh[2 * i] = '0 0 0 0 ' .. nobody
 end
 grow(runs, afresh)
 drop('HDEL', errors, back)
