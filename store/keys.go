@@ -11,8 +11,8 @@ import (
 //
 // An instance's keys share the hash tag {instance}, so that each script touches one slot:
 //
-//	jobs       hash  id -> record: what never changes (see record.go)
-//	runs       hash  id -> "attempt crashes place started worker", since the first claim
+//	jobs       hash  id -> record: what never changes, and of short ones who ran it first (see record.go)
+//	runs       hash  id -> "attempt crashes place started worker": the latest run, where the record doesn't tell
 //	errors     hash  id -> last error, or the reason of death
 //	progress   hash  id -> JSON
 //	results    hash  id -> JSON

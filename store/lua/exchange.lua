@@ -230,7 +230,7 @@ if room > 0 and not notes[1] then
   end
   local step = math.max(1, math.min(1000, floor(1048576 / math.max(1, tonumber(notes[2] or 1) or 1))))
   local doings, rewritten, runsOf, mapped, reasons, buried = {}, {}, {}, {}, {}, {}
-  local since, unlocks = ' ' .. stamp .. ' ', {}
+  local since, opening, unlocks = ' ' .. stamp .. ' ', '2' .. format('%013d', now), {}
   local from = 1
   while from <= n and not cut do
     local to, off = math.min(n, from + step - 1), from - 1
@@ -257,14 +257,15 @@ if room > 0 and not notes[1] then
         if not record then put(rewritten, id, stub(now)) end
         expired[#expired + 1] = id
         if live[awaited] then over[#over + 1] = id end
-      elseif record and (byte(record, 1) == 49 or byte(record, 1) == 50) then
+      elseif place or record and (byte(record, 1) == 49 or byte(record, 1) == 50) then
         if place then
           bytes = bytes + #record
           if bytes > 1048576 and #mine + #got > 0 then
             cut = true
             break
           end
-          put(rewritten, id, begun(record, now, free[f + 1]))
+          local n = #rewritten
+          rewritten[n + 1], rewritten[n + 2] = id, opening .. free[f + 1] .. sub(record, 2)
         else
           if not fits(record, p[r], e[r]) then break end
           local run = old[r] or ranIn(record)

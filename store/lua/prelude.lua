@@ -136,7 +136,6 @@ local function following(last, now) return math.max((tonumber(last or 0) or 0) +
 -- The first run of a job whose record is short is kept in that, so that it costs no line in runs: a 2 for the 1, since when,
 -- the worker. A line in runs counts before it; what is begun again has one.
 local SHORT = 4096 -- bytes
-local function begun(record, since, worker) return '2' .. format('%013d', since) .. worker .. sub(record, 2) end
 local function ranIn(record)
   return record and byte(record, 1) == 50 and '1 0 ' .. sub(record, 44, 59) .. ' ' .. sub(record, 2, 14) .. ' ' .. sub(record, 15, 30)
 end

@@ -79,7 +79,7 @@ for i = 2, #ARGV do
     local rank, record = rankOf(id)
     if record and byte(record, 1) == 49 and #record <= SHORT then
       firsts[#firsts + 1] = id
-      firsts[#firsts + 1] = begun(record, 0, nobody)
+      firsts[#firsts + 1] = '20000000000000' .. nobody .. sub(record, 2)
     end
     places[#places + 1] = whole(rank * TOP + reserve(1, now))
     places[#places + 1] = id
