@@ -56,7 +56,11 @@ func (f *feed) beatOnce(ctx context.Context, all bool) error {
 
 func (f *feed) beatAll(ctx context.Context, held []*attempt, idle []asked) error {
 	for len(held)+len(idle) > 0 {
-		some := held[:min(len(held), store.MaxCall)]
+		n := 0
+		for weight := 0; n < min(len(held), store.MaxCall) && weight < callWeight; n++ {
+			weight += len(held[n].news())
+		}
+		some := held[:n]
 		others := idle[:min(len(idle), store.MaxCall-len(some))]
 		held, idle = held[len(some):], idle[len(others):]
 		if err := f.beatSome(ctx, some, others); err != nil {

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
@@ -38,6 +41,73 @@ func TestAJobOfTenLeaseLengthsRunsOnce(t *testing.T) {
 		r.wantState(id, store.Done, 1, "")
 		r.stopWell()
 		other.stopWell()
+	})
+}
+
+// heaviest notes how many bytes a request had at most.
+type heaviest struct{ bytes atomic.Int64 }
+
+func (h *heaviest) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *heaviest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h *heaviest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		n := int64(0)
+		for _, arg := range cmd.Args() {
+			if b, ok := arg.([]byte); ok {
+				n += int64(len(b))
+			}
+		}
+		for old := h.bytes.Load(); n > old && !h.bytes.CompareAndSwap(old, n); old = h.bytes.Load() {
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestARequestHasAboutAMiBHoweverMuchWorkersReport(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const workers, size = 200, store.MaxProgress - 2
+		report := strings.Repeat("x", size)
+		r := newRig(t, worker.Config{Lease: 4 * time.Second})
+		var most heaviest
+		r.st.Runtime().Client().(*redis.Client).AddHook(&most)
+		worker.HandleResult(r.sup, "x", func(ctx context.Context, _ none) (string, error) {
+			if err := worker.Progress(ctx, report); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(3 * time.Second)
+			return report, nil
+		}, worker.Concurrency(workers))
+		r.start()
+		r.enqueueMany("x", workers)
+		settle(1500 * time.Millisecond)
+		reported := 0
+		for cursor := ""; ; {
+			page, err := r.st.List(t.Context(), store.Filter{Instance: "x", State: store.Doing, Limit: 1000, Cursor: cursor})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range page.Jobs {
+				if len(j.Progress) == size+2 {
+					reported++
+				}
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+		}
+		if reported != workers {
+			t.Errorf("%d of %d reports have arrived with a heartbeat", reported, workers)
+		}
+		settle(10 * time.Second)
+		if s := r.stats("x"); s.Done != workers {
+			t.Errorf("stats are %+v, want %d done", s, workers)
+		}
+		if got := most.bytes.Load(); got > 2<<20 {
+			t.Errorf("the largest request has %d bytes, want about a MiB", got)
+		}
+		r.stopWell()
 	})
 }
 
