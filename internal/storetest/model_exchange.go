@@ -189,7 +189,7 @@ func (m *model) room() int {
 func (m *model) quarantine(now int64, j *modelJob) {
 	j.state, j.at, j.lastError = store.Dead, now, "the record is of an unknown version"
 	if j.record == recordDeleted {
-		j.record, j.priority, j.payload, j.enqueued, j.lastError = recordLost, 5, "", now, "the record is missing"
+		j.record, j.priority, j.payload, j.enqueued, j.deadline, j.lastError = recordLost, 5, "", now, 0, "the record is missing"
 	}
 	m.close(j)
 }
