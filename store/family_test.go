@@ -19,13 +19,22 @@ func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t
 	})
 	t.Run("redis", func(t *testing.T) {
 		effort(t, 60, 120)
-		onRedis(t, redistest.Shared(t), storetest.CheckFamilies)
+		onRedis(t, redistest.Shared(t).Client(t), storetest.CheckFamilies)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		effort(t, 30, 120)
+		c := redistest.StartCluster(t, 3)
+		parents, children := storetest.FamilyKeys("")
+		if c.Owner(c.Slot(parents)) == c.Owner(c.Slot(children)) {
+			t.Fatal("the instances of parents and children are at the same node")
+		}
+		onRedis(t, c.Client(t), storetest.CheckFamilies)
 	})
 }
 
 // Each pair of events, at each point in the life of a family; in a short run at one of the points.
 func TestParentsAndChildrenComeToOneOutcomeAfterEachPairOfEvents(t *testing.T) {
-	server := redistest.Shared(t)
+	client := redistest.Shared(t).Client(t)
 	for i, p := range storetest.FamilyPairs() {
 		if i%storetest.FamilyPoints != i/storetest.FamilyPoints%storetest.FamilyPoints && !redistest.Soak() {
 			continue
@@ -34,7 +43,7 @@ func TestParentsAndChildrenComeToOneOutcomeAfterEachPairOfEvents(t *testing.T) {
 		t.Run(fmt.Sprintf("%s: %s, then %s", p.Before, p.First, p.Second), func(t *testing.T) {
 			effort(t, 1, 1)
 			inBubbles(t, check)
-			onRedis(t, server, check)
+			onRedis(t, client, check)
 		})
 	}
 }

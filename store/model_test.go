@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint/internal/redistest"
@@ -24,7 +25,7 @@ func TestStoreDoesWhatTheModelDoesOnTheEmbeddedServer(t *testing.T) {
 
 func TestStoreDoesWhatTheModelDoesOnRedis(t *testing.T) {
 	effort(t, 60, 50)
-	onRedis(t, redistest.Shared(t), storetest.CheckModel)
+	onRedis(t, redistest.Shared(t).Client(t), storetest.CheckModel)
 }
 
 // inBubbles checks sequences on an embedded server each, in fake time.
@@ -47,9 +48,8 @@ func inBubbles(t *testing.T, check func(*rapid.T, storetest.ModelRig)) {
 }
 
 // onRedis checks sequences on a real server, under a prefix each.
-func onRedis(t *testing.T, server *redistest.Server, check func(*rapid.T, storetest.ModelRig)) {
+func onRedis(t *testing.T, client redis.UniversalClient, check func(*rapid.T, storetest.ModelRig)) {
 	t.Helper()
-	client := server.Client(t)
 	prefix, n := redistest.Prefix(t), 0
 	rapid.Check(t, func(t *rapid.T) {
 		n++
@@ -79,4 +79,15 @@ func effort(t *testing.T, checks, steps int) {
 		}
 		t.Cleanup(func() { _ = f.Value.Set(was) })
 	}
+}
+
+func TestEntriesOfCronDoWhatTheModelDoes(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) {
+		effort(t, 60, 60)
+		inBubbles(t, storetest.CheckCron)
+	})
+	t.Run("redis", func(t *testing.T) {
+		effort(t, 60, 60)
+		onRedis(t, redistest.Shared(t).Client(t), storetest.CheckCron)
+	})
 }

@@ -14,8 +14,15 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The instances of parents and of children, and the steps that a parent may have: those with a child, and those without.
-const parentsIn, childrenIn = "order", "part"
+// The instances of parents and of children.
+const parentsIn, childrenIn = "order", "parcel"
+
+// FamilyKeys returns a key of the parents' instance under a prefix, and one of the children's: so that they can be put in different slots.
+func FamilyKeys(prefix string) (parents, children string) {
+	return prefix + ":{" + parentsIn + "}:jobs", prefix + ":{" + childrenIn + "}:jobs"
+}
+
+// The steps that a parent may have: those with a child, and those without.
 
 var asyncNames, localNames = []string{"a", "b", "c"}, []string{"x", "y"}
 
