@@ -27,7 +27,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		"exchange": on(m.exchange), "exchange more": on(m.exchange), "exchange again": on(m.exchange), "exchange still": on(m.exchange),
 		"repeat": on(m.repeat), "repeat older": on(m.repeatOlder),
 		"heartbeat": on(m.heartbeat),
-		"reap":      on(m.reap), "reap more": on(m.reap),
+		"reap":      on(m.reap), "reap more": on(m.reap), "crash": on(m.crash), "crash more": on(m.crash),
 		"cancel": on(m.cancel), "requeue": on(m.requeue), "delete": on(m.delete), "await": on(m.await),
 		"pause": on(m.pause), "vandalise": on(m.vandalise),
 		"sleep": m.sleep, "sleep more": m.sleep,
@@ -36,6 +36,12 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 
 func (m *machine) sleep(t *rapid.T) {
 	time.Sleep(rapid.SampledFrom(m.rig.Times.Sleeps).Draw(t, "sleep"))
+}
+
+// crash lets leases run out, and ends them: that is what makes suspects.
+func (m *machine) crash(t *rapid.T, d *driven) {
+	time.Sleep(m.rig.Times.Leases[1] + time.Millisecond)
+	m.reap(t, d)
 }
 
 func (m *machine) enqueue(t *rapid.T, d *driven) {

@@ -23,7 +23,8 @@ type ModelRig struct {
 
 // ModelTimes are durations to draw from.
 type ModelTimes struct {
-	Leases, Delays, Sleeps, Ages []time.Duration
+	Leases               []time.Duration // the second is the longest that runs out
+	Delays, Sleeps, Ages []time.Duration
 }
 
 // FakeTimes are for a synctest bubble. No few of the sleeps add up to the hour after which a lane is forgotten.
@@ -91,7 +92,7 @@ const modelLanes = 2 // for each of exchange and enqueue
 
 func (m *machine) newDriven(t *rapid.T, n int, name string) *driven {
 	d := &driven{model: newModel(name,
-		m.drawRetention(t, "keep of the done"), m.drawRetention(t, "keep of the dead"), rapid.SampledFrom([]int{1, 2, 2, 3, 1000}).Draw(t, "max crashes"))}
+		m.drawRetention(t, "keep of the done"), m.drawRetention(t, "keep of the dead"), rapid.SampledFrom([]int{1, 2, 2, 2, 3, 1000}).Draw(t, "max crashes"))}
 	d.model.limit = rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "limit")
 	for i := range 14 {
 		d.ids = append(d.ids, numbered('j', n, i))
