@@ -93,7 +93,8 @@ func resolve(t *testing.T, st *store.Store, kids []store.NewJob) {
 	t.Helper()
 	var outcomes []store.Outcome
 	for _, k := range kids {
-		outcomes = append(outcomes, store.Outcome{Child: k.ID, Instance: "child", Parent: k.Parent, Fate: store.FateDone, Text: `"` + strings.Repeat("x", 30) + `"`})
+		outcomes = append(outcomes, store.Outcome{Child: k.ID, Instance: "child", Parent: k.Parent, Fate: store.FateDone,
+			Text: `"` + strings.Repeat("x", 30) + `"`})
 	}
 	noError(t, "delivering", st.Runtime().Relay(t.Context(), outcomes))
 }

@@ -313,7 +313,8 @@ func allChildrenOfAParentThatIsGoneAreSeenTo(t *testing.T, e *Env) {
 					t.Fatalf("with a parent that is %s, child %s is wanted: %v, %v", what, k.Job.Parent.Step, wanted, err)
 				}
 			}
-		} else if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Cancelled, Limit: store.MaxCall}); err != nil || len(page.Jobs) != n {
+		} else if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Cancelled, Limit: store.MaxCall}); err != nil ||
+			len(page.Jobs) != n {
 			t.Errorf("with a parent that is %s, %d children of %d are cancelled, %v", what, len(page.Jobs), n, err)
 		}
 		must(t, e.Store.DeleteInstance(t.Context(), instance, true))

@@ -133,7 +133,8 @@ func (m *model) finish(now int64, f modelFinish, added map[store.State]bool) str
 
 // claim gives the first of the todo to the free workers, among them one suspect if the process runs none, which is to say when it is busy.
 // A job that is late, or whose record can't be read, dies and takes the turn of one.
-func (m *model) claim(now int64, x modelExchange, free []uuid.UUID, busy *bool, got store.Exchanged, added map[store.State]bool) (leases, expired []string, err string) {
+func (m *model) claim(now int64, x modelExchange, free []uuid.UUID, busy *bool, got store.Exchanged, added map[store.State]bool) (
+	leases, expired []string, err string) {
 	taker := map[uuid.UUID]uuid.UUID{}
 	for _, l := range got.Leases {
 		if _, busy := m.held[l.Worker()]; slices.Contains(free, l.Worker()) && !busy {
