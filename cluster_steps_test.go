@@ -2,13 +2,16 @@ package stint_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
 )
@@ -91,6 +94,77 @@ func TestOnAClusterParentsAndChildrenAreAtDifferentNodes(t *testing.T) {
 		}
 		return err == nil && n == 1+2*each
 	})
+	stop()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+// A thousand children at another node: their parent is woken once, for all or for the first that fails.
+func TestOnAClusterAThousandChildrenAreAtAnotherNodeThanTheirParent(t *testing.T) {
+	t.Parallel()
+	const n, bad = 1000, 617
+	cluster := redistest.StartCluster(t, 3)
+	st, err := store.Open(cluster.Client(t), store.Options{Prefix: "fan"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, _ := across(cluster, "fan")
+	sup, err := worker.New(st, worker.Config{Lease: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs atomic.Int64 // of parents
+	worker.HandleResult(sup, names[0], func(ctx context.Context, fails bool) (int, error) {
+		runs.Add(1)
+		in := make([]int, n)
+		for i := range in {
+			in[i] = i
+			if fails && i == bad {
+				in[i] = -1
+			}
+		}
+		all, err := worker.AsyncEach[int](ctx, "square", names[1], in)
+		if err != nil {
+			return 0, err
+		}
+		got, err := worker.WaitAll(ctx, all)
+		if failed, ok := errors.AsType[*worker.ChildrenError](err); ok {
+			return failed.Failed[0].Index, nil
+		}
+		for i := range got {
+			if err == nil && got[i] != i*i {
+				return 0, retry.Permanent(fmt.Errorf("child %d has %d", i, got[i]))
+			}
+		}
+		return len(got), err
+	})
+	worker.HandleResult(sup, names[1], func(_ context.Context, i int) (int, error) {
+		if i < 0 {
+			return 0, retry.Permanent(errors.New("no square"))
+		}
+		return i * i, nil
+	}, worker.Concurrency(50))
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- sup.Run(ctx) }()
+	client := worker.NewClient(st, worker.ClientConfig{})
+	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for fails, want := range map[bool]int{false: n, true: bad} {
+		runs.Store(0)
+		id, err := client.Enqueue(waiting, names[0], fails)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job, err := client.Wait(waiting, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := worker.ResultOf[int](job); err != nil || got != want || runs.Load() != 2 {
+			t.Errorf("with one that fails (%v) the parent has %d, %v, after %d runs; want %d after 2", fails, got, err, runs.Load(), want)
+		}
+	}
 	stop()
 	if err := <-over; err != nil {
 		t.Error(err)

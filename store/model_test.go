@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint/internal/redistest"
@@ -19,6 +20,17 @@ import (
 
 func TestStoreDoesWhatTheModelDoesOnTheEmbeddedServer(t *testing.T) {
 	effort(t, 25, 50)
+	inBubbles(t, storetest.CheckModel)
+}
+
+func TestStoreDoesWhatTheModelDoesOnRedis(t *testing.T) {
+	effort(t, 60, 50)
+	onRedis(t, redistest.Shared(t).Client(t), storetest.CheckModel)
+}
+
+// inBubbles checks sequences on an embedded server each, in fake time.
+func inBubbles(t *testing.T, check func(*rapid.T, storetest.ModelRig)) {
+	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			st, err := store.OpenEmbedded(store.Options{Prefix: "model"})
@@ -30,17 +42,14 @@ func TestStoreDoesWhatTheModelDoesOnTheEmbeddedServer(t *testing.T) {
 					t.Errorf("closing: %v", err)
 				}
 			}()
-			storetest.CheckModel(t, storetest.ModelRig{
-				Store: st, Client: st.Runtime().Client(), Prefix: "model", Times: storetest.FakeTimes,
-			})
+			check(t, storetest.ModelRig{Store: st, Client: st.Runtime().Client(), Prefix: "model", Fake: true, Times: storetest.FakeTimes})
 		})
 	})
 }
 
-func TestStoreDoesWhatTheModelDoesOnRedis(t *testing.T) {
-	effort(t, 60, 50)
-	server := redistest.Shared(t)
-	client := server.Client(t)
+// onRedis checks sequences on a real server, under a prefix each.
+func onRedis(t *testing.T, client redis.UniversalClient, check func(*rapid.T, storetest.ModelRig)) {
+	t.Helper()
 	prefix, n := redistest.Prefix(t), 0
 	rapid.Check(t, func(t *rapid.T) {
 		n++
@@ -49,7 +58,7 @@ func TestStoreDoesWhatTheModelDoesOnRedis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		storetest.CheckModel(t, storetest.ModelRig{Store: st, Client: client, Prefix: mine, Times: storetest.RealTimes})
+		check(t, storetest.ModelRig{Store: st, Client: client, Prefix: mine, Times: storetest.RealTimes})
 	})
 }
 
@@ -72,20 +81,13 @@ func effort(t *testing.T, checks, steps int) {
 	}
 }
 
-func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t *testing.T) {
-	effort(t, 60, 120)
-	rapid.Check(t, func(t *rapid.T) {
-		rapid.SyncTest(t, func(t *rapid.T) {
-			st, err := store.OpenEmbedded(store.Options{Prefix: "model"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := st.Close(); err != nil {
-					t.Errorf("closing: %v", err)
-				}
-			}()
-			storetest.CheckFamilies(t, storetest.ModelRig{Store: st, Client: st.Runtime().Client(), Prefix: "model"})
-		})
+func TestEntriesOfCronDoWhatTheModelDoes(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) {
+		effort(t, 60, 60)
+		inBubbles(t, storetest.CheckCron)
+	})
+	t.Run("redis", func(t *testing.T) {
+		effort(t, 60, 60)
+		onRedis(t, redistest.Shared(t).Client(t), storetest.CheckCron)
 	})
 }

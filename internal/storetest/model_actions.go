@@ -27,7 +27,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		"exchange": on(m.exchange), "exchange more": on(m.exchange), "exchange again": on(m.exchange), "exchange still": on(m.exchange),
 		"repeat": on(m.repeat), "repeat older": on(m.repeatOlder),
 		"heartbeat": on(m.heartbeat),
-		"reap":      on(m.reap), "reap more": on(m.reap),
+		"reap":      on(m.reap), "reap more": on(m.reap), "crash": on(m.crash), "crash more": on(m.crash),
 		"cancel": on(m.cancel), "requeue": on(m.requeue), "delete": on(m.delete), "await": on(m.await),
 		"pause": on(m.pause), "vandalise": on(m.vandalise),
 		"sleep": m.sleep, "sleep more": m.sleep,
@@ -36,6 +36,12 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 
 func (m *machine) sleep(t *rapid.T) {
 	time.Sleep(rapid.SampledFrom(m.rig.Times.Sleeps).Draw(t, "sleep"))
+}
+
+// crash lets leases run out, and ends them: that is what makes suspects.
+func (m *machine) crash(t *rapid.T, d *driven) {
+	time.Sleep(m.rig.Times.Leases[1] + time.Millisecond)
+	m.reap(t, d)
 }
 
 func (m *machine) enqueue(t *rapid.T, d *driven) {
@@ -96,7 +102,8 @@ func (m *machine) exchange(t *rapid.T, d *driven) {
 	if rapid.IntRange(0, 4).Draw(t, "no claims") == 4 {
 		x.sent.Claims = nil
 	}
-	x.model.claims = x.sent.Claims
+	x.sent.NoSuspects = rapid.IntRange(0, 3).Draw(t, "no suspects") == 3
+	x.model.claims, x.model.calm = x.sent.Claims, x.sent.NoSuspects
 	x.sent.Wait = rapid.Bool().Draw(t, "wait")
 	n := rapid.IntRange(0, modelLanes-1).Draw(t, "lane")
 	l := d.lanes[n]
@@ -128,7 +135,7 @@ func (m *machine) sendExchange(t *rapid.T, d *driven, what string, lane *store.L
 		for i, l := range reply.Leases {
 			leases[i] = describeLease(l.Job, l.Broken != nil)
 		}
-		return describeExchanged(ended, leases, max(-1, reply.Next.Milliseconds()), reply.Trimmed)
+		return describeExchanged(ended, leases, shorts(reply.Expired), reply.Suspects, max(-1, reply.Next.Milliseconds()), reply.Trimmed)
 	}, func(md *model, now int64) string { return md.exchange(now, r, x.model, reply) })
 	if !lost {
 		d.learn(reply.Leases)
@@ -225,7 +232,7 @@ func (m *machine) reap(t *rapid.T, d *driven) {
 		for i, r := range got.Reaped {
 			reaped[i] = describeReaped(r)
 		}
-		return describeMaintained(reaped, got.Trimmed, max(-1, got.Next.Milliseconds()), got.Missing)
+		return describeMaintained(reaped, shorts(got.Expired), got.Trimmed, max(-1, got.Next.Milliseconds()), got.Missing)
 	}, func(md *model, now int64) string { return md.reap(now) })
 }
 

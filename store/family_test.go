@@ -1,0 +1,51 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/internal/storetest"
+)
+
+// Parents and children: whatever happens, in whatever order, and whatever crashes in between, there is one outcome of each.
+
+func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) {
+		effort(t, 40, 120)
+		inBubbles(t, storetest.CheckFamilies)
+	})
+	t.Run("redis", func(t *testing.T) {
+		effort(t, 60, 120)
+		onRedis(t, redistest.Shared(t).Client(t), storetest.CheckFamilies)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		effort(t, 30, 120)
+		c := redistest.StartCluster(t, 3)
+		parents, children := storetest.FamilyKeys("")
+		if c.Owner(c.Slot(parents)) == c.Owner(c.Slot(children)) {
+			t.Fatal("the instances of parents and children are at the same node")
+		}
+		onRedis(t, c.Client(t), storetest.CheckFamilies)
+	})
+}
+
+// Each pair of events, at each point in the life of a family; in a short run at one of the points, and a fourth of them on the embedded server.
+func TestParentsAndChildrenComeToOneOutcomeAfterEachPairOfEvents(t *testing.T) {
+	client := redistest.Shared(t).Client(t)
+	for i, p := range storetest.FamilyPairs() {
+		if i%storetest.FamilyPoints != i/storetest.FamilyPoints%storetest.FamilyPoints && !redistest.Soak() {
+			continue
+		}
+		check := func(t *rapid.T, rig storetest.ModelRig) { storetest.CheckFamilyPair(t, rig, p) }
+		t.Run(fmt.Sprintf("%s: %s, then %s", p.Before, p.First, p.Second), func(t *testing.T) {
+			effort(t, 1, 1)
+			onRedis(t, client, check)
+			if redistest.Soak() || i/storetest.FamilyPoints%4 == 0 { // it is slow
+				inBubbles(t, check)
+			}
+		})
+	}
+}
