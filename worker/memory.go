@@ -123,7 +123,7 @@ func (a *attempt) mayHaveChildren() bool {
 
 // write commits steps and remembers what stands there now.
 func (a *attempt) write(writes ...store.StepWrite) ([]store.Step, error) {
-	c := commit{Commit: store.Commit{Lease: a.lease, Limits: a.feed.reg.steps, Writes: writes}, done: make(chan struct{}, 1)}
+	c := commit{Commit: store.Commit{Lease: a.lease, Writes: writes}, done: make(chan struct{}, 1)}
 	a.commits.Lock() // a request has a job once
 	err := a.persist(func(context.Context) error {
 		a.feed.commits.Add(&c)
@@ -181,7 +181,7 @@ func (f *feed) newCommits() *batch.Group[*commit] {
 		}
 		var got []store.Committed
 		err := guard(func() (err error) {
-			got, err = f.run.rt.CommitMany(context.WithoutCancel(f.run.base), f.terms.Instance, all)
+			got, err = f.run.rt.CommitMany(context.WithoutCancel(f.run.base), f.terms.Instance, f.reg.steps, all)
 			return err
 		})
 		for i, c := range some {

@@ -40,7 +40,7 @@ for i = 1, n do
     h[5] = h[5] + #record - #old
     h[7] = math.max(0, h[7] - 1)
     if open then
-      local member = id .. format('%06.0f', tonumber(gen)) .. child .. since .. instance .. '\n' .. name
+      local member = id .. format('%06d', tonumber(gen)) .. child .. since .. instance .. '\n' .. name
       gone[#gone + 1] = member
       shut[#shut + 1] = 'o' .. member
     end

@@ -167,8 +167,13 @@ local function wake(n, leaver)
   drop('ZREM', waiting, leave)
 end
 
-local HEX = string.rep('%02x', 16)
-local function hex(id) return #id == 16 and format(HEX, byte(id, 1, 16)) or 'none' end
+-- An id in hex: six, six and four bytes make numbers below 2^53.
+local function hex(id)
+  if #id ~= 16 then return 'none' end
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p = byte(id, 1, 16)
+  return format('%012x%012x%08x', ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f,
+    ((((g * 256 + h) * 256 + i) * 256 + j) * 256 + k) * 256 + l, ((m * 256 + n) * 256 + o) * 256 + p)
+end
 
 local function channel(kind, id) return match(jobs, '^(.-):{') .. ':' .. kind .. ':' .. hex(id) end
 
@@ -288,9 +293,10 @@ local function head(id)
   return text and parse(text) or nil
 end
 
-local function headed(h) return format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f', unpack(h)) end
+local function headed(h) return format('%d %d %d %d %d %d %d', unpack(h)) end
 
-local function recordsKey(id) return sub(jobs, 1, -5) .. 'step_result:' .. hex(id) end
+local RECORDS = sub(jobs, 1, -5) .. 'step_result:'
+local function recordsKey(id) return RECORDS .. hex(id) end
 
 -- The key of a job's step records, and the reply that names it if it is foreign.
 local function recordsOf(id)
@@ -389,7 +395,7 @@ local function stray(ids, fate, now)
     local gen, open = match(heads[i] or '', '^(%d+) .* (%d+)$')
     if gen and open ~= '0' then
       work[#work + 1] = whole(now)
-      work[#work + 1] = 's' .. fate .. ids[i] .. format('%06.0f', tonumber(gen))
+      work[#work + 1] = 's' .. fate .. ids[i] .. format('%06d', tonumber(gen))
       strayed = strayed + 1
     end
   end
