@@ -27,6 +27,15 @@ local stamp = format('%013d', now)
 local held = live[workers] and call('HMGET', workers, unpack(ARGV, 5, leases)) or {}
 local heads = look('HMGET', stepped, ids)
 local writes, newHeads, newRuns, kids, work = {}, {}, {}, {}, {}
+local words = {} -- numbers in words: those of jobs that run side by side are often the same
+local function word(n)
+  local text = words[n]
+  if not text then
+    text = whole(n)
+    words[n] = text
+  end
+  return text
+end
 local failed -- why the rest could not be looked at
 
 -- The usual: the one record is a result or a failure, there is none of its name, and room for it. Then one command finds that out and
@@ -37,14 +46,14 @@ local function usual(i, k, letter)
     gen, epoch, last, count, bytes, open = match(heads[i], '^(%d+) (%d+) (%d+) (%d+) (%d+) %d+ (%d+)$')
     if not gen then return end
   end
-  local name, number = ARGV[names + k], whole(last + 1)
+  local name, number = ARGV[names + k], word(last + 1)
   local opening = number .. ' ' .. gen
   local text = letter .. opening .. '\n' .. ARGV[texts + k]
   count, bytes = count + 1, bytes + #name + #text
   if count > most or bytes > mostBytes or redis.pcall('HSETNX', recordsKey(ids[i]), name, text) ~= 1 then return end
   local at = #newHeads
   newHeads[at + 1] = ids[i]
-  newHeads[at + 2] = gen .. ' ' .. epoch .. ' ' .. number .. ' ' .. whole(count) .. ' ' .. whole(bytes) .. ' ' .. ARGV[2] .. ' ' .. open
+  newHeads[at + 2] = gen .. ' ' .. epoch .. ' ' .. number .. ' ' .. word(count) .. ' ' .. word(bytes) .. ' ' .. ARGV[2] .. ' ' .. open
   return opening
 end
 
