@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,9 +103,12 @@ type Committed struct {
 // caller keeps them to about a MiB.
 func (r *Runtime) CommitMany(ctx context.Context, instance string, limits StepLimits, commits []Commit) ([]Committed, error) {
 	out := make([]Committed, len(commits))
-	args := commitArgs(limits, commits)
+	keys, args := slices.Grow(r.s.instanceKeys(instance), len(commits)), commitArgs(limits, commits)
+	for i := range commits {
+		keys = append(keys, r.s.keys.recordsOf(instance, commits[i].Lease.Job.ID))
+	}
 	err := r.s.do(ctx, "committing steps", func() error {
-		reply, err := r.s.run(ctx, scriptStep, r.s.instanceKeys(instance), args...)
+		reply, err := r.s.run(ctx, scriptStep, keys, args...)
 		if err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
 -- Writes step records for the workers that hold their jobs: all that one of them asks for, or none. The first value of a step stands.
--- KEYS: the instance's.
+-- KEYS: the instance's; for each job its records.
 -- ARGV: how many records a job may have, how many bytes of them; number of jobs, none of them twice; a letter for each record, those of a
 --   job next to each other; the workers; their leases; the records' names; what they say: c a result, e a permanent failure, z a time to
 --   sleep in ms, k the number of the save, a space and a position, d instance, a line's end, the child's id and what it takes to enqueue
@@ -16,6 +16,7 @@ local most, mostBytes, n, letters = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumb
 local leases, names = 4 + n, 4 + 2 * n -- where these begin in ARGV, less one
 local texts = names + #letters
 local counts, crashed, replaced, ids = {}, {}, {}, {}
+local recordKeys = #KEYS - n
 for at = texts + #letters + 1, #ARGV, 3 do
   local letter, number = ARGV[at + 1], tonumber(ARGV[at])
   local list = letter == 'N' and counts or letter == 'C' and crashed or replaced
@@ -50,7 +51,7 @@ local function usual(i, k, letter)
   local opening = number .. ' ' .. gen
   local text = letter .. opening .. '\n' .. ARGV[texts + k]
   count, bytes = count + 1, bytes + #name + #text
-  if count > most or bytes > mostBytes or redis.pcall('HSETNX', recordsKey(ids[i]), name, text) ~= 1 then return end
+  if count > most or bytes > mostBytes or redis.pcall('HSETNX', KEYS[recordKeys + i], name, text) ~= 1 then return end
   local at = #newHeads
   newHeads[at + 1] = ids[i]
   newHeads[at + 2] = gen .. ' ' .. epoch .. ' ' .. number .. ' ' .. word(count) .. ' ' .. word(bytes) .. ' ' .. ARGV[2] .. ' ' .. open
@@ -81,7 +82,7 @@ end
 -- What becomes of the job's records from the k-th to the last: a letter and what is answered with it.
 local function judge(i, k, last)
   local id = ids[i]
-  local h, key, there = head(id) or { 0, 0, 0, 0, 0, 0, 0 }, recordsKey(id), nil
+  local h, key, there = head(id) or { 0, 0, 0, 0, 0, 0, 0 }, KEYS[recordKeys + i], nil
   there = redis.pcall('HMGET', key, unpack(ARGV, names + k, names + last))
   if there.err then
     local kind = redis.pcall('TYPE', key).ok
