@@ -37,8 +37,9 @@ func OutcomeOf(j *Job, s State, result []byte, reason string) Outcome {
 func (o *Outcome) size() int { return 256 + len(o.Text) }
 
 // Relay brings outcomes to their parents, which wakes those that waited for them, and then takes them out of the outboxes of the
-// children's instances. An outcome that arrived before, or that nobody wants any more, is taken out as well. To repeat a call does
-// no harm; what is left of one that failed, Sweep relays later.
+// children's instances. An outcome that arrived before, or that nobody wants any more, is taken out as well; one whose parent is gone
+// stays until the sweeper of that one's instance has seen to its children, lest such a child run twice. To repeat a call does no harm;
+// what is left, Sweep relays later.
 func (r *Runtime) Relay(ctx context.Context, outcomes []Outcome) error {
 	to, from := map[string][]Outcome{}, map[string][]uuid.UUID{}
 	for _, o := range outcomes {
@@ -46,12 +47,15 @@ func (r *Runtime) Relay(ctx context.Context, outcomes []Outcome) error {
 	}
 	var failed error
 	for instance, some := range to {
-		if err := r.deliver(ctx, instance, some); err != nil {
+		letters, err := r.deliver(ctx, instance, some)
+		if err != nil {
 			failed = err // the others may be on another server
 			continue
 		}
-		for _, o := range some {
-			from[o.Instance] = append(from[o.Instance], o.Child)
+		for i, o := range some {
+			if letters[i] != 'k' {
+				from[o.Instance] = append(from[o.Instance], o.Child)
+			}
 		}
 	}
 	for instance, ids := range from {
@@ -62,9 +66,10 @@ func (r *Runtime) Relay(ctx context.Context, outcomes []Outcome) error {
 	return failed
 }
 
-// deliver brings outcomes to the parents in one instance, about a MiB of them at a time.
-func (r *Runtime) deliver(ctx context.Context, instance string, outcomes []Outcome) error {
-	return r.s.do(ctx, "delivering outcomes", func() error {
+// deliver brings outcomes to the parents in one instance, about a MiB of them at a time. It returns the letters that deliver.lua has for them.
+func (r *Runtime) deliver(ctx context.Context, instance string, outcomes []Outcome) (letters string, err error) {
+	all := len(outcomes)
+	err = r.s.do(ctx, "delivering outcomes", func() error {
 		for len(outcomes) > 0 {
 			n, size, args := 0, 0, []any(nil)
 			for ; n < len(outcomes) && n < MaxCall && (n == 0 || size+outcomes[n].size() <= 1<<20); n++ {
@@ -76,13 +81,20 @@ func (r *Runtime) deliver(ctx context.Context, instance string, outcomes []Outco
 				}
 				args = append(args, o.Parent.ID[:], o.Parent.Step, o.Child[:], string(rune(o.Fate)), o.Text, anyway)
 			}
-			if _, err := r.s.run(ctx, scriptDeliver, r.s.instanceKeys(instance), args...); err != nil {
+			reply, err := r.s.run(ctx, scriptDeliver, r.s.instanceKeys(instance), args...)
+			if err != nil {
 				return err
 			}
+			p := reader{v: reply}
+			letters += p.str()
 			outcomes = outcomes[n:]
+		}
+		if len(letters) != all {
+			return fmt.Errorf("answered for %d outcomes of %d", len(letters), all)
 		}
 		return nil
 	})
+	return letters, err
 }
 
 // settle takes children out of their outbox; those that are let go have no parent from now on.

@@ -30,6 +30,7 @@ func TestAJobTakesNoMoreMemoryThanTheDocsSay(t *testing.T) {
 		{name: "scheduled", docs: 280, job: store.NewJob{Delay: time.Hour}},
 		{name: "with a unique key of 16 bytes", docs: 500, job: store.NewJob{Unique: store.Unique{Key: "unique", Mode: store.UniqueTerminal}}},
 		{name: "with a deadline", docs: 430, job: store.NewJob{Deadline: time.Now().Add(time.Hour)}},
+		{name: "a child", docs: 440, job: store.NewJob{Parent: store.Parent{ID: uuid.New(), Instance: "order", Step: "thumb"}}},
 		{name: "done", docs: 420, end: store.Complete},
 		{name: "dead, with an error of 32 bytes", docs: 560, end: store.Bury},
 	} {

@@ -19,6 +19,17 @@ import (
 
 func TestStoreDoesWhatTheModelDoesOnTheEmbeddedServer(t *testing.T) {
 	effort(t, 25, 50)
+	inBubbles(t, storetest.CheckModel)
+}
+
+func TestStoreDoesWhatTheModelDoesOnRedis(t *testing.T) {
+	effort(t, 60, 50)
+	onRedis(t, redistest.Shared(t), storetest.CheckModel)
+}
+
+// inBubbles checks sequences on an embedded server each, in fake time.
+func inBubbles(t *testing.T, check func(*rapid.T, storetest.ModelRig)) {
+	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			st, err := store.OpenEmbedded(store.Options{Prefix: "model"})
@@ -30,16 +41,14 @@ func TestStoreDoesWhatTheModelDoesOnTheEmbeddedServer(t *testing.T) {
 					t.Errorf("closing: %v", err)
 				}
 			}()
-			storetest.CheckModel(t, storetest.ModelRig{
-				Store: st, Client: st.Runtime().Client(), Prefix: "model", Times: storetest.FakeTimes,
-			})
+			check(t, storetest.ModelRig{Store: st, Client: st.Runtime().Client(), Prefix: "model", Fake: true, Times: storetest.FakeTimes})
 		})
 	})
 }
 
-func TestStoreDoesWhatTheModelDoesOnRedis(t *testing.T) {
-	effort(t, 60, 50)
-	server := redistest.Shared(t)
+// onRedis checks sequences on a real server, under a prefix each.
+func onRedis(t *testing.T, server *redistest.Server, check func(*rapid.T, storetest.ModelRig)) {
+	t.Helper()
 	client := server.Client(t)
 	prefix, n := redistest.Prefix(t), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -49,7 +58,7 @@ func TestStoreDoesWhatTheModelDoesOnRedis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		storetest.CheckModel(t, storetest.ModelRig{Store: st, Client: client, Prefix: mine, Times: storetest.RealTimes})
+		check(t, storetest.ModelRig{Store: st, Client: client, Prefix: mine, Times: storetest.RealTimes})
 	})
 }
 
@@ -70,22 +79,4 @@ func effort(t *testing.T, checks, steps int) {
 		}
 		t.Cleanup(func() { _ = f.Value.Set(was) })
 	}
-}
-
-func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t *testing.T) {
-	effort(t, 60, 120)
-	rapid.Check(t, func(t *rapid.T) {
-		rapid.SyncTest(t, func(t *rapid.T) {
-			st, err := store.OpenEmbedded(store.Options{Prefix: "model"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := st.Close(); err != nil {
-					t.Errorf("closing: %v", err)
-				}
-			}()
-			storetest.CheckFamilies(t, storetest.ModelRig{Store: st, Client: st.Runtime().Client(), Prefix: "model"})
-		})
-	})
 }

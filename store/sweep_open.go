@@ -112,7 +112,7 @@ func (w *sweep) recall(instance string, kids []kid) (int, error) {
 // fail gives the step of a child up.
 func (w *sweep) fail(k kid, reason string) {
 	o := Outcome{Child: k.child, Instance: k.instance, Parent: k.parent, Fate: FateLost, Text: reason, anyway: true}
-	err := w.r.deliver(w.ctx, w.instance, []Outcome{o})
+	_, err := w.r.deliver(w.ctx, w.instance, []Outcome{o})
 	if err == nil {
 		err = w.r.forget(w.ctx, w.instance, []kid{k})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
 )
@@ -40,22 +41,35 @@ func TestACommitCostsOneRequestAndAReplayNone(t *testing.T) {
 }
 
 func TestThousandsOfParkedJobsCostAnIdleProcessNextToNothing(t *testing.T) {
-	const n = 2000
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error { return worker.Sleep(ctx, "nap", 1000*time.Hour) },
-			worker.Concurrency(100))
-		r.enqueueMany("x", n)
-		r.start()
-		settle(time.Minute)
-		if s := r.stats("x"); s.Parked != n {
-			t.Fatalf("%+v", s)
+	n := redistest.Size(1000, 10_000)
+	sleeper := func(ctx context.Context, _ none) error { return worker.Sleep(ctx, "nap", 1000*time.Hour) }
+	waiter := func(ctx context.Context, _ none) error { // for a child that nobody runs
+		f, err := worker.Async[none](ctx, "child", "nobody", none{})
+		if err == nil {
+			_, err = f.Wait(ctx)
 		}
-		before := r.fault.Seen()
-		settle(time.Minute)
-		if got := r.fault.Seen() - before; got > 60 {
-			t.Errorf("%d commands in a minute", got)
-		}
-		r.stopWell()
-	})
+		return err
+	}
+	for name, handler := range map[string]func(context.Context, none) error{"until a time": sleeper, "for a child": waiter} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{})
+				worker.Handle(r.sup, "x", handler, worker.Concurrency(100))
+				r.enqueueMany("x", n)
+				r.start()
+				settle(20 * time.Minute)
+				if s := r.stats("x"); s.Parked != int64(n) {
+					t.Fatalf("%+v", s)
+				}
+				before := r.fault.Seen()
+				settle(10 * time.Minute) // each open child is looked at once
+				if got := r.fault.Seen() - before; got > 600 {
+					t.Errorf("%d commands in ten minutes", got)
+				} else {
+					t.Logf("%d jobs cost %d commands in ten minutes", n, got)
+				}
+				r.stopWell()
+			})
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -13,7 +14,8 @@ import (
 // A child's outcome reaches its parent, however it ends; and what becomes of a parent reaches its children.
 func childCases() []Case {
 	return named(everyEndOfAChildReachesItsParent, aChildsOutcomeIsKeptThoughTheChildIsNot, theFirstOutcomeStands, anOutcomeNobodyWantsChangesNothing,
-		aParentsEndCancelsItsChildren, aParentThatIsDoneLetsItsChildrenGo, aParentThatIsDoneWantsNoChildTwice,
+		aParentsEndCancelsItsChildren, aParentThatIsDoneLetsItsChildrenGo, aParentThatIsDoneWantsNoChildTwice, aChildOfAParentThatIsGoneRunsOnce,
+		allChildrenOfAParentThatIsGoneAreSeenTo,
 		aChildIsWantedWhileItsParentWaits,
 		aCancelReachesTheChildrenThoughNobodyServesTheirParent, anOutcomeThatDoesNotFitIsAFailure)
 }
@@ -218,6 +220,9 @@ func aParentThatIsDoneLetsItsChildrenGo(t *testing.T, e *Env) {
 	}
 	e.endChild(t, first, store.Finish{Verb: store.Complete})
 	e.endChild(t, second, store.Finish{Verb: store.Complete})
+	if wanted, err := e.Runtime.Wanted(t.Context(), &second.Job); err != nil || wanted {
+		t.Errorf("when it has ended a child is wanted: %v, %v", wanted, err)
+	}
 	e.sweepLater(t)
 	e.Want(t, store.Done, ids...)
 	for _, key := range []string{e.Key(instance, "chores"), e.Key(instance, "children"), e.Key(childInstance, "outbox"), e.Key(childInstance, "parents")} {
@@ -240,6 +245,79 @@ func aParentThatIsDoneWantsNoChildTwice(t *testing.T, e *Env) {
 		if got, err := e.Runtime.Wanted(t.Context(), &kids[name].Job); err != nil || got != want {
 			t.Errorf("child %s is wanted: %v, %v; want %v", name, got, err, want)
 		}
+	}
+}
+
+// A parent that is done and removed has let its children go. One that ends before a sweeper has seen to that, and is removed as well, is
+// gone without a trace; who dispatched it, and was held up, may enqueue it just then.
+func aChildOfAParentThatIsGoneRunsOnce(t *testing.T, e *Env) {
+	l := e.hold(t)
+	w := child(l, "thumb")
+	e.commit(t, l, w)
+	e.EnqueueTo(t, childInstance, w.Child)
+	e.end(t, l, store.Complete)
+	must(t, e.Store.Delete(t.Context(), l.Job.ID))
+	e.finishChild(t, e.claimChildren(t, 1)[0], store.Finish{Verb: store.Complete, Result: []byte(`1`)})
+	late := func(when string) {
+		t.Helper()
+		must(t, e.Store.Delete(t.Context(), w.Child.ID))
+		_, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})
+		must(t, err)
+		for _, again := range e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases {
+			if wanted, err := e.Runtime.Wanted(t.Context(), &again.Job); err != nil || wanted {
+				t.Errorf("%s the child has ended, was enqueued late, and would run again: %v, %v", when, wanted, err)
+			}
+			e.endChild(t, again, store.Finish{Verb: store.Cancel})
+		}
+	}
+	late("before a sweep")
+	e.sweepLater(t)
+	e.sweepLater(t)
+	if _, err := e.Store.Get(t.Context(), w.Child.ID); errors.Is(err, store.ErrNotFound) {
+		e.EnqueueTo(t, childInstance, w.Child)
+	}
+	late("after a sweep")
+	e.sweepLater(t)
+	e.sweepLater(t)
+	for _, key := range []string{e.Key(instance, "children"), e.Key(instance, "chores"), e.Key(childInstance, "outbox"), e.Key(childInstance, "chores")} {
+		if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
+			t.Errorf("there is still %s", key)
+		}
+	}
+}
+
+// There are more of them than are looked at in one sweep, and they are due to be looked at when their parent ends.
+func allChildrenOfAParentThatIsGoneAreSeenTo(t *testing.T, e *Env) {
+	const n = 700
+	for what, end := range map[string]func(l *store.Lease){
+		"done": func(l *store.Lease) {
+			e.end(t, l, store.Complete)
+			must(t, e.Store.Delete(t.Context(), l.Job.ID))
+		},
+		"dead, and requeued": func(l *store.Lease) {
+			e.end(t, l, store.Bury)
+			must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.Fresh))
+			e.end(t, e.claimOne(t), store.Complete)
+		},
+	} {
+		l := e.hold(t)
+		e.spawn(t, l, nil, stepsOf(n)...)
+		e.Later(t, 11*time.Second)
+		end(l)
+		for range 20 {
+			e.sweep(t, instance)
+		}
+		if what == "done" {
+			for _, k := range e.claimChildren(t, n) {
+				if wanted, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || !wanted {
+					t.Fatalf("with a parent that is %s, child %s is wanted: %v, %v", what, k.Job.Parent.Step, wanted, err)
+				}
+			}
+		} else if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Cancelled, Limit: store.MaxCall}); err != nil || len(page.Jobs) != n {
+			t.Errorf("with a parent that is %s, %d children of %d are cancelled, %v", what, len(page.Jobs), n, err)
+		}
+		must(t, e.Store.DeleteInstance(t.Context(), instance, true))
+		must(t, e.Store.DeleteInstance(t.Context(), childInstance, true))
 	}
 }
 

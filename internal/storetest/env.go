@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -134,72 +133,8 @@ func (e *Env) Back(t testing.TB, d time.Duration) {
 // shift moves what the server has noted into the past.
 func (e *Env) shift(t testing.TB, d time.Duration) {
 	t.Helper()
-	ctx, by := t.Context(), float64(d.Milliseconds())
-	for _, key := range e.keys(t) {
-		switch name := key[strings.LastIndexByte(key, ':')+1:]; name {
-		case "doing", "done", "dead", "cancelled", "parked", "awaited", "waiting", "cancels", "processes", "windows", "deadlines", "chores":
-			e.shiftScores(t, key, by)
-		case "scheduled":
-			e.shiftScores(t, key, by*16)
-		case "cron_ticks":
-			e.shiftTicks(t, key, d)
-		case "locks", "meta":
-			for field, v := range e.Raw.HGetAll(ctx, key).Val() {
-				if name == "meta" && !slices.Contains([]string{"reaped", "grace", "rate", "leased"}, field) || name == "locks" && v[0] != 'w' {
-					continue
-				}
-				head := 0
-				if name == "locks" {
-					head = 17
-				}
-				at, err := strconv.ParseFloat(v[head:], 64)
-				must(t, err)
-				if at > 0 {
-					e.put(t, "HSET", key, field, v[:head]+strconv.FormatFloat(at-by, 'f', -1, 64))
-				}
-			}
-		}
-	}
-}
-
-// shiftTicks moves the latest tick that is decided, and the last that was dispatched, of each entry.
-func (e *Env) shiftTicks(t testing.TB, key string, d time.Duration) {
-	t.Helper()
-	for entry, state := range e.Raw.HGetAll(t.Context(), key).Val() {
-		f := strings.SplitN(state, " ", 6)
-		if entry == "" || len(f) != 6 {
-			continue
-		}
-		for i := 1; i <= 2; i++ {
-			at, err := strconv.ParseInt(f[i], 10, 64)
-			must(t, err)
-			if at > 0 {
-				f[i] = strconv.FormatInt(at-d.Milliseconds(), 10)
-			}
-		}
-		e.put(t, "HSET", key, entry, strings.Join(f, " "))
-	}
-}
-
-// shiftScores takes by from each score of a set; a negative one, which is a deadline turned off, counts from zero.
-func (e *Env) shiftScores(t testing.TB, key string, by float64) {
-	t.Helper()
-	ctx := t.Context()
-	all, err := e.Raw.ZRangeWithScores(ctx, key, 0, -1).Result()
-	if err != nil {
-		t.Fatalf("moving %s in time: %v", key, err)
-	}
-	for some := range slices.Chunk(all, 5000) {
-		for i := range some {
-			if some[i].Score < 0 {
-				some[i].Score += by
-			} else {
-				some[i].Score -= by
-			}
-		}
-		if err := e.Raw.ZAdd(ctx, key, some...).Err(); err != nil {
-			t.Fatalf("moving %s in time: %v", key, err)
-		}
+	if err := shift(context.WithoutCancel(t.Context()), e.Raw, e.Prefix, d); err != nil {
+		t.Fatalf("moving what was noted in time: %v", err)
 	}
 }
 

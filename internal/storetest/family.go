@@ -13,29 +13,87 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// CheckFamilies does random sequences of all that happens in the lives of parents and children, each command of which may be the last
-// before a crash: what should follow then simply does not. After each it looks at every parent, by what must be so in plain words; and in the end
-// the sweepers and honest workers bring all to an end.
+// CheckFamilies does random sequences of all that happens in the lives of parents and children (family_events.go), each command of which
+// may be the last before a crash: what should follow then simply does not. After each it looks at every parent, by what must be so in
+// plain words; and in the end the sweepers and honest workers bring all to an end.
 func CheckFamilies(t *rapid.T, rig ModelRig) {
-	f := &families{rig: rig, rt: rig.Store.Runtime(), ctx: context.Background(), process: uuid.New(), parents: map[uuid.UUID]*parentModel{},
-		born: map[uuid.UUID]bool{}, done: map[uuid.UUID]bool{}}
-	t.Repeat(f.actions())
+	f := newFamilies(rig)
+	actions := map[string]func(*rapid.T){"": f.check}
+	for name, e := range f.events() {
+		actions[name] = func(t *rapid.T) {
+			if !e.may() {
+				t.Skip("there is nothing to do it to")
+			}
+			e.do(t)
+		}
+	}
+	t.Repeat(actions)
 	f.settle(t)
 }
 
-// The instances of parents and of children, and the steps that a parent may have.
-const parentsIn, childrenIn = "order", "part"
+// FamilyPair is two events, one after the other, and what has happened before: the life of one family up to some point.
+type FamilyPair struct{ Before, First, Second string }
 
-var stepNames = []string{"a", "b", "c"}
+// FamilyPairs are all pairs of events, at each of the points.
+func FamilyPairs() []FamilyPair {
+	var all []FamilyPair
+	names := slices.Sorted(maps.Keys(newFamilies(ModelRig{}).events()))
+	for point := range familyPoints {
+		for _, first := range names {
+			for _, second := range names {
+				all = append(all, FamilyPair{point, first, second})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b FamilyPair) int {
+		return slices.Compare([]string{a.First, a.Second, a.Before}, []string{b.First, b.Second, b.Before})
+	})
+	return all
+}
 
+// FamilyPoints is how many points there are.
+var FamilyPoints = len(familyPoints)
+
+// Points in the life of a family, by what leads to them.
+var familyPoints = map[string][]string{
+	"the parent waits":               {"enqueue parent"},
+	"the parent runs":                {"enqueue parent", "claim parent"},
+	"a child has a record":           {"enqueue parent", "claim parent", "dispatch"},
+	"a child waits":                  {"enqueue parent", "claim parent", "dispatch", "enqueue child"},
+	"a child runs":                   {"enqueue parent", "claim parent", "dispatch", "enqueue child", "claim child"},
+	"a child has ended":              {"enqueue parent", "claim parent", "dispatch", "enqueue child", "claim child", "end child"},
+	"parked, a child has a record":   {"enqueue parent", "claim parent", "dispatch", "park"},
+	"parked, a child waits":          {"enqueue parent", "claim parent", "dispatch", "park", "enqueue child"},
+	"parked, a child runs":           {"enqueue parent", "claim parent", "dispatch", "park", "enqueue child", "claim child"},
+	"parked, a child has ended":      {"enqueue parent", "claim parent", "dispatch", "park", "enqueue child", "claim child", "end child"},
+	"an outcome has arrived":         {"enqueue parent", "claim parent", "dispatch", "park", "enqueue child", "claim child", "end child", "tell"},
+	"the parent has ended before it": {"enqueue parent", "claim parent", "dispatch", "enqueue child", "claim child", "end parent"},
+}
+
+// CheckFamilyPair does two events, where they can be done, and lets all come to its end. It looks at the family after each.
+func CheckFamilyPair(t *rapid.T, rig ModelRig, p FamilyPair) {
+	f := newFamilies(rig)
+	events := f.events()
+	for _, name := range append(slices.Clone(familyPoints[p.Before]), p.First, p.Second) {
+		if e := events[name]; e.may() {
+			e.do(t)
+			f.check(t)
+		}
+	}
+	f.settle(t)
+}
+
+// families is a store with parents and children, and what is known of them.
 type families struct {
 	rig     ModelRig
 	rt      *store.Runtime
 	ctx     context.Context
 	process uuid.UUID
+	passed  time.Duration // by moving what the server has noted
 
 	parents  map[uuid.UUID]*parentModel
-	ids      []uuid.UUID // of parents, in the order in which they were made
+	ids      []uuid.UUID                // of parents, in the order in which they were made
+	latest   map[uuid.UUID]*store.Lease // of each job
 	held     []*store.Lease
 	kids     []*store.Lease
 	unsent   []store.NewJob  // children that have a record and are not enqueued
@@ -45,18 +103,25 @@ type families struct {
 	children []uuid.UUID
 }
 
-// parentModel is what is known of a parent.
-type parentModel struct {
-	waits []string              // while it is parked
-	ended map[string]store.Step // the outcomes that were seen
-	open  map[string]uuid.UUID  // dispatched, and no outcome seen
-	gen   int
+func newFamilies(rig ModelRig) *families {
+	f := &families{rig: rig, ctx: context.Background(), process: uuid.New(), parents: map[uuid.UUID]*parentModel{},
+		latest: map[uuid.UUID]*store.Lease{}, born: map[uuid.UUID]bool{}, done: map[uuid.UUID]bool{}}
+	if rig.Store != nil {
+		f.rt = rig.Store.Runtime()
+	}
+	return f
 }
 
-func (f *families) terms(instance string) store.Terms {
-	kept := store.Retention{Age: 240 * time.Hour, Count: 1000}
-	return store.Terms{Instance: instance, Process: f.process, Lease: 20 * time.Second, Done: kept, Dead: kept, MaxCrashes: 3}
+// parentModel is what is known of a parent.
+type parentModel struct {
+	waits []string              // while it is parked, for steps
+	any   bool                  // it waits for one of them
+	until time.Time             // while it is parked, for a time
+	ended map[string]store.Step // the outcomes that were seen
+	open  map[string]uuid.UUID  // dispatched, and no outcome seen
 }
+
+func (p *parentModel) unpark() { p.waits, p.any, p.until = nil, false, time.Time{} }
 
 func (f *families) fail(t *rapid.T, err error) {
 	t.Helper()
@@ -65,209 +130,27 @@ func (f *families) fail(t *rapid.T, err error) {
 	}
 }
 
-func (f *families) actions() map[string]func(*rapid.T) {
-	return map[string]func(*rapid.T){
-		"":               f.check,
-		"enqueue parent": f.enqueueParent,
-		"claim parent":   func(t *rapid.T) { f.held = append(f.held, f.claim(t, parentsIn)...) },
-		"claim child":    func(t *rapid.T) { f.kids = append(f.kids, f.claim(t, childrenIn)...) },
-		"live":           f.live,
-		"dispatch":       f.dispatchOne,
-		"enqueue child":  f.enqueueChild,
-		"park":           f.park,
-		"end parent":     f.endParent,
-		"end child":      f.endChild,
-		"tell":           f.tell,
-		"cancel":         func(t *rapid.T) { f.admin(t, f.rig.Store.Cancel) },
-		"delete":         func(t *rapid.T) { f.admin(t, f.rig.Store.Delete) },
-		"requeue":        f.requeue,
-		"reap":           func(t *rapid.T) { f.reap(t, rapid.SampledFrom([]string{parentsIn, childrenIn}).Draw(t, "instance")) },
-		"trim":           f.trim,
-		"sweep":          func(t *rapid.T) { f.sweep(t, rapid.SampledFrom([]string{parentsIn, childrenIn}).Draw(t, "instance")) },
-		"sleep": func(t *rapid.T) {
-			time.Sleep(rapid.SampledFrom([]time.Duration{time.Second, 11 * time.Second, 21 * time.Second, 11 * time.Minute}).Draw(t, "for"))
-		},
-	}
-}
-
-// live does what mostly comes next, without a crash: so that there are families at all.
-func (f *families) live(t *rapid.T) {
-	switch {
-	case len(f.kids) > 0:
-		f.endChild(t)
-	case len(f.unsent) > 0:
-		f.enqueueChild(t)
-		f.kids = append(f.kids, f.claim(t, childrenIn)...)
-	case len(f.held) > 0:
-		f.dispatchOne(t)
-	case len(f.ids) == 0:
-		f.enqueueParent(t)
-	default:
-		f.held = append(f.held, f.claim(t, parentsIn)...)
-	}
-}
-
-func (f *families) enqueueParent(t *rapid.T) {
-	if len(f.ids) > 5 {
-		t.Skip("enough")
-	}
-	id := uuid.New()
-	_, err := f.rt.Enqueue(f.ctx, new(store.Lane), parentsIn, []store.NewJob{{ID: id, Payload: []byte(`{}`)}})
-	f.fail(t, err)
-	f.ids = append(f.ids, id)
-	f.parents[id] = &parentModel{ended: map[string]store.Step{}, open: map[string]uuid.UUID{}}
-}
-
-// claim takes one job, if there is one.
-func (f *families) claim(t *rapid.T, instance string) []*store.Lease {
-	got, err := f.rt.Exchange(f.ctx, new(store.Lane), f.terms(instance), store.Exchange{Claims: []uuid.UUID{uuid.New()}})
-	f.fail(t, err)
-	for _, l := range got.Leases {
-		if p := f.parents[l.Job.ID]; p != nil {
-			p.waits, p.gen = nil, l.Steps.Generation
-		}
-	}
-	return got.Leases
-}
-
-func (f *families) finish(t *rapid.T, l *store.Lease, fin store.Finish) store.State {
-	fin.Lease = l
-	got, err := f.rt.Exchange(f.ctx, new(store.Lane), f.terms(l.Job.Instance), store.Exchange{Finishes: []store.Finish{fin}})
-	f.fail(t, err)
-	return got.Ended[0]
-}
-
-func draw[T any](t *rapid.T, from []T) (T, int) {
-	if len(from) == 0 {
-		t.Skip("there is none")
-	}
-	i := rapid.IntRange(0, len(from)-1).Draw(t, "which")
-	return from[i], i
-}
-
-func (f *families) dispatchOne(t *rapid.T) {
-	l, _ := draw(t, f.held)
-	w := child(l, rapid.SampledFrom(stepNames).Draw(t, "step"))
-	w.Instance = childrenIn
-	got, err := f.rt.Commit(f.ctx, l, limits, w)
-	if err != nil {
-		return // its lease is lost
-	}
-	if s := got.Known[0]; s.State == store.StepDispatched && s.Child == w.Child.ID && !f.born[s.Child] {
-		f.born[s.Child] = true
-		f.children = append(f.children, s.Child)
-		f.unsent = append(f.unsent, w.Child)
-		f.parents[l.Job.ID].open[w.Name] = s.Child
-	}
-}
-
-func (f *families) enqueueChild(t *rapid.T) {
-	n, i := draw(t, f.unsent)
-	_, err := f.rt.Enqueue(f.ctx, new(store.Lane), childrenIn, []store.NewJob{n})
-	f.fail(t, err)
-	if rapid.Bool().Draw(t, "only once") {
-		f.unsent = slices.Delete(f.unsent, i, i+1)
-	}
-}
-
-func (f *families) park(t *rapid.T) {
-	l, i := draw(t, f.held)
-	f.held = slices.Delete(f.held, i, i+1)
-	p := f.parents[l.Job.ID]
-	names := slices.Sorted(maps.Keys(p.open))
-	if f.finish(t, l, store.Finish{Verb: store.Park, Wait: store.Wait{Steps: names}}) == store.Parked {
-		p.waits = names
-	}
-}
-
-func (f *families) endParent(t *rapid.T) {
-	l, i := draw(t, f.held)
-	f.held = slices.Delete(f.held, i, i+1)
-	f.finish(t, l, store.Finish{Verb: rapid.SampledFrom([]store.Verb{store.Complete, store.Bury, store.Release}).Draw(t, "verb")})
-}
-
-// endChild runs a child as a worker does: it is vetted first.
-func (f *families) endChild(t *rapid.T) {
-	l, i := draw(t, f.kids)
-	f.kids = slices.Delete(f.kids, i, i+1)
-	f.run(t, l, rapid.SampledFrom([]store.Verb{store.Complete, store.Bury, store.Release}).Draw(t, "verb"))
-}
-
-func (f *families) run(t *rapid.T, l *store.Lease, verb store.Verb) {
-	wanted, err := f.rt.Wanted(f.ctx, &l.Job)
-	f.fail(t, err)
-	p := f.parents[l.Job.Parent.ID]
-	if s, ok := p.ended[l.Job.Parent.Step]; ok && s.Child == l.Job.ID && wanted {
-		t.Fatalf("the body of child %s would run although its outcome is stored: %+v", l.Job.ID, s)
-	}
-	if f.done[l.Job.ID] && wanted {
-		t.Fatalf("the body of child %s would run again, though it has run to its end", l.Job.ID)
-	}
-	if !wanted {
-		verb = store.Cancel
-	}
-	result := fmt.Appendf(nil, "%q", l.Job.Parent.Step)
-	if s := f.finish(t, l, store.Finish{Verb: verb, Result: result, Error: "why"}); s.Terminal() {
-		f.done[l.Job.ID] = f.done[l.Job.ID] || s == store.Done
-		f.untold = append(f.untold, store.OutcomeOf(&l.Job, s, result, "why"))
-	}
-}
-
-func (f *families) tell(t *rapid.T) {
-	o, i := draw(t, f.untold)
-	if rapid.Bool().Draw(t, "only once") {
-		f.untold = slices.Delete(f.untold, i, i+1)
-	}
-	f.fail(t, f.rt.Relay(f.ctx, []store.Outcome{o}))
-}
-
-func (f *families) admin(t *rapid.T, do func(context.Context, uuid.UUID) error) {
-	id, _ := draw(t, slices.Concat(f.ids, f.children))
-	_ = do(f.ctx, id) // it may have ended, or be gone, or be doing
-}
-
-func (f *families) requeue(t *rapid.T) {
-	id, _ := draw(t, f.ids)
-	m := rapid.SampledFrom([]store.RequeueMode{store.Resume, store.Fresh, store.FromStep("b")}).Draw(t, "mode")
-	if f.rig.Store.Requeue(f.ctx, id, m) != nil {
+// later lets time pass.
+func (f *families) later(t *rapid.T, d time.Duration) {
+	if f.rig.Fake {
+		time.Sleep(d)
 		return
 	}
-	p := f.parents[id]
-	p.waits, p.ended, p.open = nil, map[string]store.Step{}, map[string]uuid.UUID{}
+	f.passed += d
+	f.fail(t, shift(f.ctx, f.rig.Client, f.rig.Prefix, d))
 }
 
-func (f *families) reap(t *rapid.T, instance string) {
-	_, err := f.rt.Reap(f.ctx, f.terms(instance))
+// now is the server's clock, and what has passed otherwise.
+func (f *families) now(t *rapid.T) time.Time {
+	now, err := f.rig.Client.Time(f.ctx).Result()
 	f.fail(t, err)
-}
-
-// trim removes what has ended, whatever has not been told yet.
-func (f *families) trim(t *rapid.T) {
-	terms := f.terms(rapid.SampledFrom([]string{parentsIn, childrenIn}).Draw(t, "instance"))
-	terms.Done, terms.Dead = store.Retention{}, store.Retention{Age: time.Millisecond}
-	_, err := f.rt.Reap(f.ctx, terms)
-	f.fail(t, err)
-}
-
-func (f *families) sweep(t *rapid.T, instance string) {
-	there := map[uuid.UUID]bool{}
-	for _, id := range f.children {
-		j, err := f.rig.Store.Get(f.ctx, id)
-		there[id] = err == nil && !j.State.Terminal()
-	}
-	got, err := f.rt.Sweep(f.ctx, instance)
-	f.fail(t, err)
-	f.fail(t, got.Err)
-	for _, s := range got.Again {
-		if there[s.Child] {
-			t.Fatalf("child %s was dispatched again while it merely waits", s.Child)
-		}
-	}
+	return now.Add(f.passed)
 }
 
 // check looks at every parent.
 func (f *families) check(t *rapid.T) {
 	for id, p := range f.parents {
+		at := f.now(t)
 		j, err := f.rig.Store.Get(f.ctx, id)
 		if err != nil {
 			continue // it was deleted
@@ -283,23 +166,34 @@ func (f *families) check(t *rapid.T) {
 				t.Fatalf("step %s of %s was %+v and is %+v", name, id, was, is)
 			}
 		}
-		ready := len(p.waits) == 0
-		left := 0
+		f.checkWait(t, j, p, now, at)
 		for name, s := range now {
 			if s.State != store.StepDispatched {
 				p.ended[name] = s
 				delete(p.open, name)
-				ready = ready || s.State == store.StepFailed && slices.Contains(p.waits, name)
-			} else if slices.Contains(p.waits, name) {
-				left++
 			}
 		}
-		if j.State == store.Parked && (ready || left == 0) {
-			t.Fatalf("parent %s is parked, though what it waits for is there: %v of %+v", id, p.waits, now)
+	}
+}
+
+// checkWait fails if a parent is parked, though what it waits for is there, or the other way round. at: a time before it was looked at.
+func (f *families) checkWait(t *rapid.T, j store.Job, p *parentModel, now map[string]store.Step, at time.Time) {
+	left, ready := 0, false
+	for _, name := range p.waits {
+		switch s := now[name]; {
+		case s.State == store.StepDispatched:
+			left++
+		case p.any || s.State == store.StepFailed:
+			ready = true
 		}
-		if j.State == store.Todo && p.waits != nil && left > 0 && !ready {
-			t.Fatalf("parent %s is todo, though it waits for %d of %v", id, left, p.waits)
-		}
+	}
+	switch {
+	case j.State == store.Parked && p.until.IsZero() && (ready || left == 0):
+		t.Fatalf("parent %s is parked, though what it waits for is there: %v of %+v", j.ID, p.waits, now)
+	case j.State == store.Todo && p.waits != nil && left > 0 && !ready:
+		t.Fatalf("parent %s is todo, though it waits for %d of %v", j.ID, left, p.waits)
+	case j.State == store.Todo && f.now(t).Before(p.until):
+		t.Fatalf("parent %s is todo at %v, though it sleeps until %v", j.ID, at, p.until)
 	}
 }
 
@@ -308,7 +202,7 @@ func (f *families) settle(t *rapid.T) {
 	f.unsent, f.untold = nil, nil // whoever had these in mind is dead
 	left := "something"
 	for round := 0; round < 100 && left != ""; round++ {
-		time.Sleep(11 * time.Minute)
+		f.later(t, 11*time.Minute)
 		for _, instance := range []string{parentsIn, childrenIn} {
 			f.reap(t, instance)
 			f.sweep(t, instance)

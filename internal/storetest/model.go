@@ -23,6 +23,7 @@ type model struct {
 
 	jobs    map[uuid.UUID]*modelJob
 	held    map[uuid.UUID]modelHold // by worker
+	probes  map[uuid.UUID]int       // by process, the claim of the suspect that it took last
 	awaited map[uuid.UUID]int64     // by job, until when somebody waits for its end
 	lanes   map[int]modelLane
 	locks   map[string]modelLock // by key
@@ -39,6 +40,7 @@ type modelJob struct {
 	priority int
 	payload  string
 	enqueued int64
+	deadline int64 // as its record has it; 0: none
 	unique   store.Unique
 
 	attempt, crashes            int
@@ -49,12 +51,17 @@ type modelJob struct {
 	place     modelPlace // todo: where it stands; doing: where it stood
 	at        int64      // scheduled: due; doing: the lease's deadline; ended: when
 	cancelled bool       // asked for while doing
+	due       int64      // the deadline, unless a requeue has dropped it
 }
 
 // modelPlace orders the todo: by rank, which is 10 - priority, then by seq.
 type modelPlace struct {
 	rank int
 	seq  int64
+}
+
+func (p modelPlace) before(q modelPlace) bool {
+	return p.rank < q.rank || p.rank == q.rank && p.seq < q.seq
 }
 
 // seqPerMS makes a seq tell since when: see store/keys.go.
@@ -85,14 +92,15 @@ type modelLane struct {
 func newModel(name string, done, dead store.Retention, maxCrashes int) *model {
 	return &model{
 		name: name, done: done, dead: dead, maxCrashes: maxCrashes,
-		jobs: map[uuid.UUID]*modelJob{}, held: map[uuid.UUID]modelHold{}, awaited: map[uuid.UUID]int64{}, lanes: map[int]modelLane{},
+		jobs: map[uuid.UUID]*modelJob{}, held: map[uuid.UUID]modelHold{}, probes: map[uuid.UUID]int{}, awaited: map[uuid.UUID]int64{}, lanes: map[int]modelLane{},
 		locks: map[string]modelLock{},
 	}
 }
 
 func (m *model) clone() *model {
 	c := *m
-	c.held, c.awaited, c.lanes, c.locks = maps.Clone(m.held), maps.Clone(m.awaited), maps.Clone(m.lanes), maps.Clone(m.locks)
+	c.held, c.probes, c.awaited, c.lanes, c.locks =
+		maps.Clone(m.held), maps.Clone(m.probes), maps.Clone(m.awaited), maps.Clone(m.lanes), maps.Clone(m.locks)
 	c.jobs = make(map[uuid.UUID]*modelJob, len(m.jobs))
 	for id, j := range m.jobs {
 		k := *j

@@ -96,7 +96,8 @@ func (m *machine) exchange(t *rapid.T, d *driven) {
 	if rapid.IntRange(0, 4).Draw(t, "no claims") == 4 {
 		x.sent.Claims = nil
 	}
-	x.model.claims = x.sent.Claims
+	x.sent.NoSuspects = rapid.IntRange(0, 3).Draw(t, "no suspects") == 3
+	x.model.claims, x.model.calm = x.sent.Claims, x.sent.NoSuspects
 	x.sent.Wait = rapid.Bool().Draw(t, "wait")
 	n := rapid.IntRange(0, modelLanes-1).Draw(t, "lane")
 	l := d.lanes[n]
@@ -128,7 +129,7 @@ func (m *machine) sendExchange(t *rapid.T, d *driven, what string, lane *store.L
 		for i, l := range reply.Leases {
 			leases[i] = describeLease(l.Job, l.Broken != nil)
 		}
-		return describeExchanged(ended, leases, max(-1, reply.Next.Milliseconds()), reply.Trimmed)
+		return describeExchanged(ended, leases, shorts(reply.Expired), reply.Suspects, max(-1, reply.Next.Milliseconds()), reply.Trimmed)
 	}, func(md *model, now int64) string { return md.exchange(now, r, x.model, reply) })
 	if !lost {
 		d.learn(reply.Leases)
@@ -225,7 +226,7 @@ func (m *machine) reap(t *rapid.T, d *driven) {
 		for i, r := range got.Reaped {
 			reaped[i] = describeReaped(r)
 		}
-		return describeMaintained(reaped, got.Trimmed, max(-1, got.Next.Milliseconds()), got.Missing)
+		return describeMaintained(reaped, shorts(got.Expired), got.Trimmed, max(-1, got.Next.Milliseconds()), got.Missing)
 	}, func(md *model, now int64) string { return md.reap(now) })
 }
 

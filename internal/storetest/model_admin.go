@@ -43,7 +43,7 @@ func (m *model) requeue(now int64, id uuid.UUID) string {
 		rank = 5
 	}
 	j.state, j.at, j.place = store.Todo, 0, modelPlace{rank, m.next(now)}
-	j.attempt, j.crashes, j.started, j.worker = 0, 0, 0, uuid.Nil
+	j.attempt, j.crashes, j.started, j.worker, j.due = 0, 0, 0, uuid.Nil, 0
 	j.lastError, j.result = "", "" // the progress stays
 	return "ok"
 }

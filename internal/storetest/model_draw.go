@@ -32,6 +32,12 @@ func (m *machine) drawJob(t *rapid.T, d *driven) modelNewJob {
 			n.Unique.Window = rapid.SampledFrom(m.rig.Times.Ages).Draw(t, "window")
 		}
 	}
+	switch rapid.IntRange(0, 9).Draw(t, "deadline") {
+	case 8:
+		n.Deadline = timeOf(m.now(t)).Add(rapid.SampledFrom(m.rig.Times.Delays).Draw(t, "deadline in"))
+	case 9:
+		n.Deadline = timeOf(m.now(t)).Add(rapid.SampledFrom(m.rig.Times.Ages).Draw(t, "deadline in"))
+	}
 	switch rapid.IntRange(0, 9).Draw(t, "when") {
 	case 0, 1, 2:
 		n.Delay = rapid.SampledFrom(m.rig.Times.Delays).Draw(t, "delay")

@@ -55,6 +55,10 @@ func (m *model) accept(now int64, n store.NewJob) string {
 	if j.priority == 0 {
 		j.priority = 5
 	}
+	if !n.Deadline.IsZero() {
+		j.deadline = n.Deadline.UnixMilli()
+		j.due = j.deadline
+	}
 	j.place.rank = 10 - j.priority
 	switch {
 	case n.Delay > 0:

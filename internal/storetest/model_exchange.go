@@ -26,6 +26,7 @@ type modelExchange struct {
 	lease    time.Duration
 	finishes []modelFinish
 	claims   []uuid.UUID
+	calm     bool // wants no suspects
 }
 
 // exchange ends leases and claims jobs. Which of the free workers gets which of the jobs is not promised: that, and when to look
@@ -41,8 +42,9 @@ func (m *model) exchange(now int64, r request, x modelExchange, got store.Exchan
 			answer = append(answer, m.finish(now, f, added))
 		}
 	}
-	var leases []string
+	var leases, expired []string
 	var free []uuid.UUID
+	busy := m.probing(x.process)
 	for _, w := range x.claims {
 		h, busy := m.held[w]
 		switch {
@@ -61,17 +63,20 @@ func (m *model) exchange(now int64, r request, x modelExchange, got store.Exchan
 		if later := m.in(store.Scheduled); len(later) > 0 {
 			next = max(0, later[0].at-now)
 		}
-		claimed, err := m.claim(now, x, free, got, added)
+		claimed, late, err := m.claim(now, x, free, &busy, got, added)
 		if err != "" {
 			return err
 		}
-		leases = append(leases, claimed...)
+		leases, expired = append(leases, claimed...), late
+		good, suspects := m.waiting()
 		if len(free) == 0 {
 			next = got.Next.Milliseconds()
-		} else if len(m.in(store.Todo)) > 0 && m.room() > 0 {
+		} else if (len(good) > 0 || len(suspects) > 0 && !busy && !x.calm) && m.room() > 0 {
 			next = 0
 		}
 	}
+	_, suspects := m.waiting()
+	others := len(suspects) > 0 && !busy && !m.paused
 	trimmed := 0
 	for _, s := range []store.State{store.Done, store.Cancelled, store.Dead} {
 		if added[s] && !(s != store.Dead && m.done == store.Retention{}) {
@@ -79,7 +84,7 @@ func (m *model) exchange(now int64, r request, x modelExchange, got store.Exchan
 		}
 	}
 	m.say(now, r, answer)
-	return describeExchanged(answer, leases, next, trimmed)
+	return describeExchanged(answer, leases, expired, others, next, trimmed)
 }
 
 // finish ends a lease if it is the worker's own and current.
@@ -126,17 +131,31 @@ func (m *model) finish(now int64, f modelFinish, added map[store.State]bool) str
 	return string(target)
 }
 
-// claim gives the first of the todo to the free workers. A job whose record can't be read dies and takes the turn of one.
-func (m *model) claim(now int64, x modelExchange, free []uuid.UUID, got store.Exchanged, added map[store.State]bool) ([]string, string) {
+// claim gives the first of the todo to the free workers, among them one suspect if the process runs none, which is to say when it is busy.
+// A job that is late, or whose record can't be read, dies and takes the turn of one.
+func (m *model) claim(now int64, x modelExchange, free []uuid.UUID, busy *bool, got store.Exchanged, added map[store.State]bool) (leases, expired []string, err string) {
 	taker := map[uuid.UUID]uuid.UUID{}
 	for _, l := range got.Leases {
 		if _, busy := m.held[l.Worker()]; slices.Contains(free, l.Worker()) && !busy {
 			taker[l.Job.ID] = l.Worker()
 		}
 	}
-	var leases []string
-	waits := m.in(store.Todo)
-	for _, j := range waits[:min(len(waits), len(free), m.room())] {
+	waits, suspects := m.waiting()
+	room := min(len(free), m.room())
+	waits = waits[:min(len(waits), room)]
+	if n := len(waits); room > 0 && len(suspects) > 0 && !*busy && !x.calm && (n < room || suspects[0].place.before(waits[n-1].place)) {
+		waits = append(slices.Clone(waits[:min(n, room-1)]), suspects[0])
+	}
+	for _, j := range waits {
+		if j.late(now) {
+			if j.record == recordDeleted {
+				m.quarantine(now, j)
+			}
+			m.expire(now, j)
+			expired = append(expired, short(j.id))
+			added[store.Dead] = true
+			continue
+		}
 		if j.record == recordDeleted || j.record == recordUnreadable {
 			m.quarantine(now, j)
 			added[store.Dead] = true
@@ -144,16 +163,19 @@ func (m *model) claim(now int64, x modelExchange, free []uuid.UUID, got store.Ex
 		}
 		w, ok := taker[j.id]
 		if _, busy := m.held[w]; !ok || busy {
-			return nil, "no free worker got " + short(j.id)
+			return nil, nil, "no free worker got " + short(j.id)
 		}
 		m.claims++
+		if m.suspect(j) {
+			m.probes[x.process], *busy = m.claims, true
+		}
 		m.held[w] = modelHold{m.claims, j.id, x.process}
 		j.state, j.at, j.started, j.worker = store.Doing, now+x.lease.Milliseconds(), now, w
 		j.attempt++
 		m.unlock(j, store.UniqueClaimed)
 		leases = append(leases, m.describeLease(w))
 	}
-	return leases, ""
+	return leases, expired, ""
 }
 
 // room is how many more jobs may be doing.
@@ -167,7 +189,7 @@ func (m *model) room() int {
 func (m *model) quarantine(now int64, j *modelJob) {
 	j.state, j.at, j.lastError = store.Dead, now, "the record is of an unknown version"
 	if j.record == recordDeleted {
-		j.record, j.priority, j.payload, j.enqueued, j.lastError = recordLost, 5, "", now, "the record is missing"
+		j.record, j.priority, j.payload, j.enqueued, j.deadline, j.lastError = recordLost, 5, "", now, 0, "the record is missing"
 	}
 	m.close(j)
 }

@@ -1,7 +1,10 @@
 package storetest
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,10 +40,17 @@ func (m *model) heartbeat(now int64, lease time.Duration, beats []modelFinish, o
 	return describeBeats(verdicts, found)
 }
 
-// reap ends the leases that ran out and removes what retention no longer keeps.
+// reap ends the leases that ran out, and the jobs that wait past their deadline, and removes what retention no longer keeps.
 func (m *model) reap(now int64) string {
-	var reaped []string
+	var reaped, expired []string
 	next := int64(-1)
+	var late []*modelJob
+	for _, j := range slices.Concat(m.in(store.Scheduled), m.in(store.Todo)) {
+		if j.late(now) {
+			late = append(late, j)
+		}
+	}
+	slices.SortFunc(late, func(a, b *modelJob) int { return cmp.Or(cmp.Compare(a.due, b.due), bytes.Compare(a.id[:], b.id[:])) })
 	for _, j := range m.in(store.Doing) {
 		if j.at >= now {
 			next = j.at - now + 1
@@ -66,6 +76,10 @@ func (m *model) reap(now int64) string {
 		}
 		reaped = append(reaped, describeReaped(store.Reaped{Job: j.id, Worker: j.worker, Crashes: j.crashes, State: j.state}))
 	}
+	for _, j := range late {
+		m.expire(now, j)
+		expired = append(expired, short(j.id))
+	}
 	missing := int64(0)
 	for _, j := range m.jobs {
 		if j.record == recordDeleted {
@@ -78,7 +92,7 @@ func (m *model) reap(now int64) string {
 			trimmed[s] = n
 		}
 	}
-	return describeMaintained(reaped, trimmed, next, missing)
+	return describeMaintained(reaped, expired, trimmed, next, missing)
 }
 
 // bound is the retention of an ending state.

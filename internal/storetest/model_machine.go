@@ -11,11 +11,12 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// ModelRig is what CheckModel drives: a store over an empty prefix, and the server behind it.
+// ModelRig is what CheckModel and CheckFamilies drive: a store over an empty prefix, and the server behind it.
 type ModelRig struct {
 	Store  *store.Store
 	Client redis.UniversalClient
 	Prefix string
+	Fake   bool // time is that of a bubble
 	// Times are the durations that the operations are drawn from: long where time is a bubble's, a few ms where it is real.
 	Times ModelTimes
 }
@@ -90,7 +91,7 @@ const modelLanes = 2 // for each of exchange and enqueue
 
 func (m *machine) newDriven(t *rapid.T, n int, name string) *driven {
 	d := &driven{model: newModel(name,
-		m.drawRetention(t, "keep of the done"), m.drawRetention(t, "keep of the dead"), rapid.SampledFrom([]int{1, 1000}).Draw(t, "max crashes"))} // so that none is suspect: the model knows of no suspects
+		m.drawRetention(t, "keep of the done"), m.drawRetention(t, "keep of the dead"), rapid.SampledFrom([]int{1, 2, 2, 3, 1000}).Draw(t, "max crashes"))}
 	d.model.limit = rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "limit")
 	for i := range 14 {
 		d.ids = append(d.ids, numbered('j', n, i))

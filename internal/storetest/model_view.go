@@ -18,7 +18,7 @@ func (m *model) snapshot(j *modelJob) store.Job {
 	s := store.Job{ID: j.id, Instance: m.name, State: j.state, Attempt: j.attempt, Crashes: j.crashes,
 		StartedAt: timeOf(j.started), Worker: j.worker, LastError: j.lastError, Progress: raw(j.progress), Result: raw(j.result)}
 	if j.record == recordIntact || j.record == recordLost {
-		s.Priority, s.Payload, s.EnqueuedAt = j.priority, raw(j.payload), timeOf(j.enqueued)
+		s.Priority, s.Payload, s.EnqueuedAt, s.Deadline = j.priority, raw(j.payload), timeOf(j.enqueued), timeOf(j.deadline)
 	} else if s.LastError == "" {
 		s.LastError = "the record can't be read"
 	}
@@ -43,7 +43,11 @@ func (m *model) list() []store.Job {
 	var all []store.Job
 	for _, state := range modelStates {
 		some := m.in(state)
-		if state.Terminal() {
+		switch {
+		case state == store.Todo:
+			good, suspects := m.waiting()
+			some = slices.Concat(suspects, good)
+		case state.Terminal():
 			slices.Reverse(some)
 		}
 		for _, j := range some {
@@ -108,7 +112,7 @@ func describe(j store.Job) string {
 	}{
 		{"payload", string(j.Payload)}, {"progress", string(j.Progress)}, {"result", string(j.Result)}, {"error", j.LastError},
 		{"enqueued", clockOf(j.EnqueuedAt)}, {"run", clockOf(j.RunAt)}, {"started", clockOf(j.StartedAt)},
-		{"lease", clockOf(j.LeaseUntil)}, {"finished", clockOf(j.FinishedAt)}, {"in", j.Instance},
+		{"lease", clockOf(j.LeaseUntil)}, {"finished", clockOf(j.FinishedAt)}, {"deadline", clockOf(j.Deadline)}, {"in", j.Instance},
 	} {
 		if f.text != "" {
 			fmt.Fprintf(&b, " %s %.40s(%d)", f.name, f.text, len(f.text))
@@ -147,9 +151,10 @@ func describeLease(j store.Job, broken bool) string {
 	return fmt.Sprintf("%s broken %v\n", describe(j), broken)
 }
 
-func describeExchanged(ended, leases []string, next int64, trimmed int) string {
+func describeExchanged(ended, leases, expired []string, suspects bool, next int64, trimmed int) string {
 	slices.Sort(leases)
-	return fmt.Sprintf("ended %v, next %d, trimmed %d, leases:\n%s", ended, next, trimmed, strings.Join(leases, ""))
+	return fmt.Sprintf("ended %v, expired %v, suspects %v, next %d, trimmed %d, leases:\n%s",
+		ended, expired, suspects, next, trimmed, strings.Join(leases, ""))
 }
 
 func describeBeats(verdicts, found []string) string {
@@ -161,8 +166,8 @@ func describeReaped(r store.Reaped) string {
 	return fmt.Sprintf("%s of %s crashes %d now %s\n", short(r.Job), short(r.Worker), r.Crashes, r.State)
 }
 
-func describeMaintained(reaped []string, trimmed map[store.State]int, next, missing int64) string {
-	return fmt.Sprintf("next %d, missing %d, trimmed %v, reaped:\n%s", next, missing, trimmed, strings.Join(reaped, ""))
+func describeMaintained(reaped, expired []string, trimmed map[store.State]int, next, missing int64) string {
+	return fmt.Sprintf("next %d, missing %d, trimmed %v, expired %v, reaped:\n%s", next, missing, trimmed, expired, strings.Join(reaped, ""))
 }
 
 func raw(s string) json.RawMessage {
@@ -184,6 +189,13 @@ func clockOf(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02T15:04:05.000000")
+}
+
+func shorts(ids []uuid.UUID) (names []string) {
+	for _, id := range ids {
+		names = append(names, short(id))
+	}
+	return names
 }
 
 // short names a job or a worker by the number that the machine put last.

@@ -2,7 +2,8 @@
 -- KEYS: the instance's, that of the parents.
 -- ARGV: for each outcome: the parent's id; name of the step; the child's id; its fate: d done, x dead, c cancelled, g gone, l lost; its
 --   result or the reason; 1 if it is to be noted although the record can't be read, else 0.
--- Returns: 0; a letter for each: w written, i it had one, or nobody wants it; the parents that are todo with it.
+-- Returns: 0; a letter for each: w written, i it had one, or nobody wants it, k it is to be kept for now: the parent is gone, and its
+--   children have not been told; the parents that are todo with it.
 
 local bad = foreign()
 if bad then return bad end
@@ -29,6 +30,7 @@ for i = 1, n do
   local broken = old and not body and ARGV[at] == '1' and (letter == '' or not string.find('cezkrf', letter, 1, true))
   local mine = id .. '\n' .. name
   letters[i] = 'i'
+  if not h and live[children] and #call('ZRANGEBYLEX', children, '[' .. id, '[' .. id .. '\255', 'LIMIT', 0, 1) > 0 then letters[i] = 'k' end
   if (open or broken) and not new[mine] then
     letters[i] = 'w'
     seq, gen, instance = seq or whole(h[3]), gen or whole(h[1]), instance or ''

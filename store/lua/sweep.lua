@@ -25,7 +25,9 @@ local function look_at(entry, member)
   local other = (letter == 'd' and body and sub(body, 1, 16) ~= child) or (letter ~= '' and string.find('cezkrf', letter, 1, true))
   if not record or other or not state or state >= 5 then
     gone[#gone + 1] = entry
-    if other or not record then stale[#stale + 1] = member end
+    local family = sub(member, 1, 22) -- while its children are still to be seen to, they stay on the list
+    local pending = not record and (call('ZSCORE', chores, 'sc' .. family) or call('ZSCORE', chores, 'sd' .. family))
+    if other or not (record or pending) then stale[#stale + 1] = member end
   else
     later(entry, math.min(math.max(now - since, GRACE), longest))
     open[#open + 1] = member
