@@ -429,6 +429,12 @@ local function erase(ids)
   drop('HDEL', stepped, ids)
 end
 
+-- Whether a job with this entry in stepped has children that the sweeper has yet to cancel or to let go.
+local function familiar(id, text)
+  if match(text, ' (%d+)$') == '0' then return false end
+  return #call('ZRANGEBYLEX', children, '[' .. id .. '0', '(' .. id .. ':', 'LIMIT', 0, 1) > 0
+end
+
 -- The jobs among ids that somebody waits for: a set, or nil.
 local function wanted(ids, now)
   if not live[awaited] or #ids == 0 then return end
@@ -452,17 +458,28 @@ end
 
 -- The jobs that retention no longer keeps in an ending state, at most so many: those beyond count and those that ended
 -- age ms ago or earlier; -1 is no bound. A job that somebody waits for stays a minute, a child until its
--- parent has its outcome.
+-- parent has its outcome, a parent until its children have been seen to.
 local function outlived(state, count, age, now, most)
   local over = count < 0 and 0 or call('ZCARD', state) - count
   if age >= 0 then over = math.max(over, call('ZCOUNT', state, '-inf', whole(now - age))) end
-  local ids = over > 0 and call('ZRANGE', state, 0, math.min(over, most) - 1) or {}
-  local set, owed = wanted(ids, now), live[outbox] and #ids > 0 and call('HMGET', outbox, unpack(ids))
-  if not set and not owed then return ids end
-  local ended, gone = call('ZMSCORE', state, unpack(ids)), {}
-  for i = 1, #ids do
-    if not (set and set[ids[i]] and tonumber(ended[i]) > now - 60000) and not (owed and owed[i]) then gone[#gone + 1] = ids[i] end
+  if over > 0 and not (live[outbox] or live[awaited] or live[children]) then return call('ZRANGE', state, 0, math.min(over, most) - 1) end
+  local gone = {}
+  local function page(from)
+    local ids = call('ZRANGE', state, from, math.min(over, from + most - #gone) - 1)
+    local set, owed, heads = wanted(ids, now), look('HMGET', outbox, ids), live[children] and look('HMGET', stepped, ids) or {}
+    local ended = set and call('ZMSCORE', state, unpack(ids))
+    for i = 1, #ids do
+      local stays = owed[i] or set and set[ids[i]] and tonumber(ended[i]) > now - 60000 or heads[i] and familiar(ids[i], heads[i])
+      if not stays then gone[#gone + 1] = ids[i] end
+    end
+    return #ids
   end
+  local from = 0
+  for _ = 1, 10 do -- those that stay must not stand before the others for ever
+    if from >= over or #gone >= most then return gone end
+    from = from + page(from)
+  end
+  if #gone == 0 and from < over then page(from + now % (over - from)) end -- they are many: elsewhere each time
   return gone
 end
 
