@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -83,6 +84,9 @@ func requeue(m RequeueMode) change {
 			return ErrNotFound
 		case was == -3:
 			return fmt.Errorf("%w: the job is the child of another; that one is to be requeued", ErrState)
+		case was == -5:
+			key, kind, _ := strings.Cut(other, "\n")
+			return &KeyError{Key: key, Type: kind, Want: "hash"}
 		case was == -4:
 			return fmt.Errorf("%w: a step %q", ErrNotFound, m.word[1:])
 		case other != "":

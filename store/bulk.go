@@ -87,6 +87,7 @@ func setsOf(state State, c change) []int {
 // has ended since it began is left.
 func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filter, c change) (n int, err error) {
 	keys := s.instanceKeys(instance)
+	var spoilt []error // of single jobs
 	for more, last, score, began := true, "", "", ""; more; {
 		err = s.do(ctx, op, func() error {
 			reply, err := s.run(ctx, scriptSelect, keys, set, bulkStep, last, score, f.age(), f.Error, began)
@@ -100,27 +101,30 @@ func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filte
 			if len(ids) == 0 {
 				return nil
 			}
-			args := slices.Clone(c.args)
-			for i := range ids {
-				args = append(args, ids[i][:])
-			}
-			if reply, err = s.run(ctx, c.script, keys, args...); err != nil {
-				return err
-			}
-			p = reader{v: reply}
-			for l := p.list(); l.more(); {
-				if c.read(&l) == nil {
-					n++
+			for len(ids) > 0 { // a script may not get through all of them
+				if reply, err = s.run(ctx, c.script, keys, raw(slices.Clone(c.args), ids)...); err != nil {
+					return err
 				}
+				p = reader{v: reply}
+				through := 0
+				for l := p.list(); l.more() && through < len(ids); through++ {
+					switch err := c.read(&l); {
+					case err == nil:
+						n++
+					case foreign(err):
+						spoilt = append(spoilt, fmt.Errorf("%w: job %s", err, ids[through]))
+					}
+				}
+				ids = ids[max(through, 1):]
+				s.chase(ctx, instance, p.int())
 			}
-			s.chase(ctx, instance, p.int())
 			return nil
 		})
 		if err != nil {
 			return n, err
 		}
 	}
-	return n, nil
+	return n, errors.Join(spoilt...)
 }
 
 // selected checks a filter and returns the instances that it speaks of.
@@ -134,9 +138,9 @@ func (s *Store) selected(ctx context.Context, f Filter) ([]string, error) {
 	return []string{f.Instance}, nil
 }
 
-// DeleteInstance removes an instance with all its jobs. ErrState if jobs are doing, or entries of cron target it, unless force is set:
-// then the leases are lost, and the entries removed with their records; processes that declare these and still run register them
-// again. A later enqueue makes the instance anew.
+// DeleteInstance removes an instance with all its jobs. ErrState if jobs are doing, if the outcome of a child has not reached its parent, or if
+// entries of cron target it, unless force is set: then the leases and the outcomes are lost, and the entries removed with their records;
+// processes that declare these and still run register them again. A later enqueue makes the instance anew.
 func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool) error {
 	if err := ValidateInstance(instance); err != nil {
 		return err
@@ -154,8 +158,8 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 		for _, e := range entries {
 			keys = append(keys, s.keys.dispatches(instance, e))
 		}
-		for more := true; more; { // the steps of a thousand jobs at a time, then the rest
-			reply, err := s.run(ctx, scriptRemove, keys, forced)
+		for mode, cursor := forced, "0"; ; mode = 2 { // all but the steps, then those of a thousand jobs at a time
+			reply, err := s.run(ctx, scriptRemove, keys, mode, cursor)
 			if err != nil {
 				return err
 			}
@@ -166,7 +170,12 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 			if n := p.int(); n > 0 {
 				return fmt.Errorf("%w: %d entries of cron target %s", ErrState, n, instance)
 			}
-			more = p.int() == 1
+			if n := p.int(); n > 0 {
+				return fmt.Errorf("%w: the outcomes of %d children in %s have not reached their parents", ErrState, n, instance)
+			}
+			if cursor = p.str(); cursor == "0" {
+				break
+			}
 		}
 		if err := s.disown(ctx, entries...); err != nil {
 			return err

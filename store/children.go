@@ -49,11 +49,10 @@ func (r *Runtime) Relay(ctx context.Context, outcomes []Outcome) error {
 	for instance, some := range to {
 		letters, err := r.deliver(ctx, instance, some)
 		if err != nil {
-			failed = err // the others may be on another server
-			continue
+			failed = err // the others may be on another server, and a foreign key is one parent's alone
 		}
-		for i, o := range some {
-			if letters[i] != 'k' {
+		for i, o := range some[:len(letters)] {
+			if letters[i] != 'k' && letters[i] != 'f' {
 				from[o.Instance] = append(from[o.Instance], o.Child)
 			}
 		}
@@ -66,9 +65,11 @@ func (r *Runtime) Relay(ctx context.Context, outcomes []Outcome) error {
 	return failed
 }
 
-// deliver brings outcomes to the parents in one instance, about a MiB of them at a time. It returns the letters that deliver.lua has for them.
+// deliver brings outcomes to the parents in one instance, about a MiB of them at a time. It returns the letters that
+// deliver.lua has for those that it got through, and beside them a *KeyError if a parent's records are under a foreign key.
 func (r *Runtime) deliver(ctx context.Context, instance string, outcomes []Outcome) (letters string, err error) {
 	all := len(outcomes)
+	var spoilt error
 	err = r.s.do(ctx, "delivering outcomes", func() error {
 		for len(outcomes) > 0 {
 			n, size, args := 0, 0, []any(nil)
@@ -87,12 +88,16 @@ func (r *Runtime) deliver(ctx context.Context, instance string, outcomes []Outco
 			}
 			p := reader{v: reply}
 			letters += p.str()
+			p.next()
+			if l := p.list(); l.more() {
+				spoilt = &KeyError{Key: l.str(), Type: l.str(), Want: "hash"}
+			}
 			outcomes = outcomes[n:]
 		}
 		if len(letters) != all {
 			return fmt.Errorf("answered for %d outcomes of %d", len(letters), all)
 		}
-		return nil
+		return spoilt
 	})
 	return letters, err
 }

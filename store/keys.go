@@ -115,6 +115,11 @@ func (k keyspace) lane(instance string, id uuid.UUID) string {
 	return k.prefix + ":{" + instance + "}:lane:" + hex.EncodeToString(id[:])
 }
 
+// recordsOf returns the key of a job's step records.
+func (k keyspace) recordsOf(instance string, job uuid.UUID) string {
+	return k.prefix + ":{" + instance + "}:step_result:" + hex.EncodeToString(job[:])
+}
+
 // cron returns the keys of an instance's entries: cron, cron_jobs, cron_ticks.
 func (k keyspace) cron(instance string) []string {
 	base := k.prefix + ":{" + instance + "}:"

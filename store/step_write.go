@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,34 +45,42 @@ type StepWrite struct {
 	Child    NewJob // AsyncStep
 }
 
-// append adds the write to the arguments of step.lua.
-func (w *StepWrite) append(args []any) []any {
-	letter, text := "c", string(w.Value)
+// said is what step.lua is told of the write: a letter and a text.
+func (w *StepWrite) said() (letter byte, text any) {
 	switch w.Kind {
 	case LocalStep:
 		if w.Error != "" {
-			letter, text = "e", Cut(w.Error, MaxError)
+			return 'e', Cut(w.Error, MaxError)
 		}
-		if w.Replace > 0 {
-			letter = "R" + strconv.Itoa(w.Replace) + letter
-		}
+		return 'c', []byte(w.Value)
 	case SleepStep:
-		letter, text = "z", strconv.FormatInt(min(ceilMS(w.Sleep), latest.UnixMilli()), 10)
+		return 'z', min(ceilMS(w.Sleep), latest.UnixMilli())
 	case CursorStep:
-		letter, text = "k", strconv.Itoa(w.Save)+" "+text
+		return 'k', strconv.Itoa(w.Save) + " " + string(w.Value)
 	case AsyncStep:
-		letter, text = "d", w.Instance+"\n"+string(w.Child.ID[:])+again(&w.Child)
+		return 'd', w.Instance + "\n" + string(w.Child.ID[:]) + again(&w.Child)
 	default:
 		panic(fmt.Sprintf("stint: unknown kind of step %q", w.Kind))
 	}
-	return append(args, letter, w.Name, text)
+}
+
+// written is the step as it is kept of a LocalStep, whose record begins with this number and generation.
+func (w *StepWrite) written(job uuid.UUID, opening string) Step {
+	s := Step{Job: job, Name: w.Name, Kind: LocalStep, State: StepCompleted, Result: w.Value}
+	if w.Error != "" {
+		s.State, s.Result, s.Error = StepFailed, nil, Cut(w.Error, MaxError)
+	}
+	number, generation, _ := strings.Cut(opening, " ")
+	s.Number, _ = strconv.Atoi(number)
+	s.Generation, _ = strconv.Atoi(generation)
+	return s
 }
 
 // Commit writes steps of the job that l holds, all of them or none, and returns what stands there now, in their order: the first
 // value of a step stands, so it may be another than was to be written. To repeat a call does no harm. ErrLeaseLost if l is no longer
 // current, a *StepLimitError if there would be too many; then nothing was written.
 func (r *Runtime) Commit(ctx context.Context, l *Lease, limits StepLimits, writes ...StepWrite) (Steps, error) {
-	got, err := r.CommitMany(ctx, l.Job.Instance, []Commit{{l, limits, writes}})
+	got, err := r.CommitMany(ctx, l.Job.Instance, limits, []Commit{{l, writes}})
 	if err != nil {
 		return Steps{}, err
 	}
@@ -81,11 +90,10 @@ func (r *Runtime) Commit(ctx context.Context, l *Lease, limits StepLimits, write
 // Commit is what CommitMany writes for one job.
 type Commit struct {
 	Lease  *Lease
-	Limits StepLimits
 	Writes []StepWrite
 }
 
-// Committed is what became of a Commit: what stands there now, or why nothing was written.
+// Committed is what became of a Commit: what stands there now, and the time, or why nothing was written.
 type Committed struct {
 	Steps Steps
 	Err   error
@@ -93,62 +101,91 @@ type Committed struct {
 
 // CommitMany is Commit for several jobs of one instance in one script, each by itself. No job may be among them twice; the
 // caller keeps them to about a MiB.
-func (r *Runtime) CommitMany(ctx context.Context, instance string, commits []Commit) ([]Committed, error) {
+func (r *Runtime) CommitMany(ctx context.Context, instance string, limits StepLimits, commits []Commit) ([]Committed, error) {
 	out := make([]Committed, len(commits))
-	args := make([]any, 1, 1+8*len(commits))
-	args[0] = len(commits)
+	keys, args := slices.Grow(r.s.instanceKeys(instance), len(commits)), commitArgs(limits, commits)
 	for i := range commits {
-		c := &commits[i]
-		args = append(args, c.Lease.Job.Worker[:], c.Lease.token, c.Limits.Count, c.Limits.Bytes, len(c.Writes))
-		for k := range c.Writes {
-			args = c.Writes[k].append(args)
-		}
+		keys = append(keys, r.s.keys.recordsOf(instance, commits[i].Lease.Job.ID))
 	}
 	err := r.s.do(ctx, "committing steps", func() error {
-		reply, err := r.s.run(ctx, scriptStep, r.s.instanceKeys(instance), args...)
+		reply, err := r.s.run(ctx, scriptStep, keys, args...)
 		if err != nil {
 			return err
 		}
 		p := reader{v: reply}
 		ms, _ := strconv.ParseInt(p.str(), 10, 64)
-		l := p.list()
-		if len(l.v) != 4*len(commits) {
-			return fmt.Errorf("answered %d values for %d jobs", len(l.v), len(commits))
+		letters, values := p.str(), p.list()
+		if len(letters) != len(commits) || len(values.v) != len(commits) {
+			return fmt.Errorf("answered for %d jobs of %d", len(letters), len(commits))
 		}
 		for i := range commits {
-			out[i].read(&commits[i], fromMS(ms), &l)
+			out[i].Steps.Now = fromMS(ms)
+			out[i].read(&commits[i], limits, letters[i], &values)
 		}
 		return nil
 	})
 	return out, err
 }
 
+// commitArgs are the arguments of step.lua.
+func commitArgs(limits StepLimits, commits []Commit) []any {
+	n := len(commits)
+	for i := range commits {
+		n += len(commits[i].Writes) - 1
+	}
+	args := make([]any, 4+2*len(commits), 4+2*len(commits)+2*n+6)
+	letters := make([]byte, 0, n)
+	texts := make([]any, 0, n)
+	var details []any
+	for i := range commits {
+		c := &commits[i]
+		args[4+i], args[4+len(commits)+i] = c.Lease.Job.Worker[:], c.Lease.token
+		if len(c.Writes) != 1 {
+			details = append(details, i+1, "N", len(c.Writes))
+		}
+		if c.Lease.run.crashes > 0 {
+			details = append(details, i+1, "C", "")
+		}
+		for k := range c.Writes {
+			w := &c.Writes[k]
+			letter, text := w.said()
+			letters, texts = append(letters, letter), append(texts, text)
+			args = append(args, w.Name)
+			if w.Replace > 0 && w.Kind == LocalStep {
+				details = append(details, len(letters), "R", w.Replace)
+			}
+		}
+	}
+	args[0], args[1], args[2], args[3] = limits.Count, limits.Bytes, len(commits), letters
+	return append(append(args, texts...), details...)
+}
+
 // read reads what step.lua answers for one job.
-func (out *Committed) read(c *Commit, now time.Time, p *reader) {
-	letter, about, records, got := p.str(), p.str(), p.list(), p.next()
+func (out *Committed) read(c *Commit, limits StepLimits, letter byte, p *reader) {
+	got := p.next()
 	n, _ := got.(int64)
 	switch letter {
-	case "w":
-	case "n":
-		out.Err = &StepLimitError{What: "steps", Max: c.Limits.Count, Got: int(n)}
-		return
-	case "b":
-		out.Err = &StepLimitError{What: "bytes of steps", Max: c.Limits.Bytes, Got: int(n)}
-		return
-	case "f":
-		kind, _ := got.(string)
-		out.Err = &KeyError{Key: about, Type: kind, Want: "hash"}
-		return
+	case 'w':
+		opening, _ := got.(string)
+		out.Steps.Known = []Step{c.Writes[0].written(c.Lease.Job.ID, opening)}
+	case 's':
+		list, _ := got.([]any)
+		records := reader{v: list}
+		for i := range c.Writes {
+			s := readStep(c.Writes[i].Name, records.str())
+			s.Job = c.Lease.Job.ID
+			out.Steps.Known = append(out.Steps.Known, s)
+		}
+	case 'n':
+		out.Err = &StepLimitError{What: "steps", Max: limits.Count, Got: int(n)}
+	case 'b':
+		out.Err = &StepLimitError{What: "bytes of steps", Max: limits.Bytes, Got: int(n)}
+	case 'f':
+		list, _ := got.([]any)
+		about := reader{v: list}
+		out.Err = &KeyError{Key: about.str(), Type: about.str(), Want: "hash"}
 	default:
 		out.Err = ErrLeaseLost
-		return
-	}
-	out.Steps.Now = now
-	out.Steps.head(about)
-	for i := range c.Writes {
-		s := readStep(c.Writes[i].Name, records.str())
-		s.Job = c.Lease.Job.ID
-		out.Steps.Known = append(out.Steps.Known, s)
 	}
 }
 

@@ -136,7 +136,7 @@ func (w *sweep) relays() {
 	}
 }
 
-// strays cancels the children of parents that were given up, and lets go those of parents that are done.
+// strays cancels the children of parents that were given up, and lets go those of parents that are done: when they are there.
 func (w *sweep) strays() {
 	for fate, kids := range w.stray {
 		for instance, some := range byInstance(kids) {
@@ -147,7 +147,7 @@ func (w *sweep) strays() {
 			var err error
 			if fate == 'c' {
 				err = w.r.cancelAll(w.ctx, instance, ids)
-			} else {
+			} else if err = w.allFates(instance, some); err == nil { // one that is nowhere is to run as well
 				err = w.r.settle(w.ctx, instance, ids, true)
 			}
 			if w.note(err); err == nil {

@@ -5,17 +5,23 @@ import "strconv"
 // kids sees to the open children: it asks each of their instances what has become of them.
 func (w *sweep) kids() {
 	for instance, some := range byInstance(w.open) {
-		for len(some) > 0 {
-			n, err := w.fates(instance, some)
-			if w.note(err); err != nil || n == 0 {
-				break
-			}
-			some = some[n:]
-		}
+		w.note(w.allFates(instance, some))
 	}
 	for _, k := range w.broken {
 		w.fail(k, errStep.Error())
 	}
+}
+
+// allFates sees to children of one instance, some after the others.
+func (w *sweep) allFates(instance string, kids []kid) error {
+	for len(kids) > 0 {
+		n, err := w.fates(instance, kids)
+		if err != nil {
+			return err
+		}
+		kids = kids[max(n, 1):]
+	}
+	return nil
 }
 
 // fates asks for as many as fit into an answer, and acts on it. It returns how many those were.

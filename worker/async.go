@@ -34,7 +34,7 @@ func Async[T any](ctx context.Context, name, instance string, payload any, opts 
 	if err != nil {
 		return nil, err
 	}
-	fs, err := dispatch[T](ctx, []*step{s}, instance, []any{payload}, opts)
+	fs, err := dispatch[T](ctx, []*step{&s}, instance, []any{payload}, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func AsyncEach[T, P any](ctx context.Context, name, instance string, payloads []
 		if err != nil {
 			return nil, err
 		}
-		steps[i], all[i] = s, payloads[i]
+		steps[i], all[i] = &s, payloads[i]
 	}
 	return dispatch[T](ctx, steps, instance, all, opts)
 }

@@ -43,7 +43,6 @@ type attempt struct {
 	progress  json.RawMessage // the last
 	unsent    bool            // no heartbeat has carried it
 	result    json.RawMessage
-	commits   sync.Mutex  // held while steps are being committed
 	memory    *memory     // nil until the handler comes to a step
 	wait      *store.Wait // the handler waits for this: the job is to park
 
@@ -66,10 +65,8 @@ func (a *attempt) Value(key any) any {
 	switch key.(type) {
 	case attemptKey:
 		return a
-	case stepKey: // the context of a step has it, and that comes before this one
+	case stepKey, crash.Key: // the context of a step has the one, a test's the other, and those come before this one
 		return nil
-	case crash.Key: // so does a test's
-		return a.base().Value(key)
 	}
 	if v := a.base().Value(key); v != nil {
 		return v

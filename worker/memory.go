@@ -17,13 +17,21 @@ type memory struct {
 	loading sync.Mutex // held while the steps are loaded
 
 	mu     sync.Mutex
-	known  map[string]store.Step
-	whole  bool            // known are all there were when the attempt began
-	used   map[string]bool // names that this attempt has come to
-	clock  time.Time       // Redis' when it was
-	since  time.Time       // this moment here
-	family bool            // there are, or may be, children that are open
-	gen    int             // how often the job has been requeued
+	known  map[string]recollection
+	whole  bool      // known are all there were when the attempt began
+	clock  time.Time // Redis' when it was
+	since  time.Time // this moment here
+	family bool      // there are, or may be, children that are open
+	gen    int       // how often the job has been requeued
+
+	committing sync.Mutex // held while steps are being committed: a request has a job once
+	commit     commit     // what is being committed
+}
+
+// recollection is what is known of a name.
+type recollection struct {
+	kept *store.Step // nil: nothing is
+	used bool        // this attempt has come to it
 }
 
 // remember returns the memory of the attempt, which is made when the handler comes to its first step.
@@ -32,16 +40,18 @@ func (a *attempt) remember() *memory {
 	defer a.mu.Unlock()
 	if a.memory == nil {
 		steps := &a.lease.Steps
-		a.memory = &memory{known: make(map[string]store.Step, len(steps.Known)), used: map[string]bool{}, whole: steps.Complete,
+		a.memory = &memory{known: make(map[string]recollection, len(steps.Known)), whole: steps.Complete,
 			gen: steps.Generation, clock: steps.Now, since: a.received, family: !steps.Complete}
+		a.memory.commit.done = make(chan struct{}, 1)
 		a.memory.learn(steps.Known)
 	}
 	return a.memory
 }
 
 func (m *memory) learn(steps []store.Step) {
-	for _, s := range steps {
-		m.known[s.Name] = s
+	for i := range steps {
+		s := &steps[i]
+		m.known[s.Name] = recollection{s, m.known[s.Name].used}
 		m.family = m.family || s.State == store.StepDispatched
 	}
 }
@@ -50,10 +60,12 @@ func (m *memory) learn(steps []store.Step) {
 func (m *memory) use(name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.used[name] {
+	r := m.known[name]
+	if r.used {
 		return false
 	}
-	m.used[name] = true
+	r.used = true
+	m.known[name] = r
 	return true
 }
 
@@ -71,8 +83,10 @@ func (m *memory) find(at *attempt, name string) (store.Step, bool, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, ok := m.known[name]
-	return s, ok, nil
+	if s := m.known[name].kept; s != nil {
+		return *s, true, nil
+	}
+	return store.Step{}, false, nil
 }
 
 // load brings the steps that were too many to come with the claim.
@@ -123,15 +137,8 @@ func (a *attempt) mayHaveChildren() bool {
 
 // write commits steps and remembers what stands there now.
 func (a *attempt) write(writes ...store.StepWrite) ([]store.Step, error) {
-	c := commit{Commit: store.Commit{Lease: a.lease, Limits: a.feed.reg.steps, Writes: writes}, done: make(chan struct{}, 1)}
-	a.commits.Lock() // a request has a job once
-	err := a.persist(func(context.Context) error {
-		a.feed.commits.Add(&c)
-		<-c.done
-		return c.err
-	})
-	a.commits.Unlock()
-	out := c.out
+	m := a.remember()
+	out, err := m.send(a, writes)
 	job := &a.lease.Job
 	if errors.Is(err, ErrLeaseLost) {
 		a.feed.run.lose(a)
@@ -142,12 +149,31 @@ func (a *attempt) write(writes ...store.StepWrite) ([]store.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := a.remember()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.learn(out.Known)
 	m.clock, m.since = out.Now, time.Now()
 	return out.Known, nil
+}
+
+// send has the attempt's next commit sent, and waits for its answer.
+func (m *memory) send(a *attempt, writes []store.StepWrite) (store.Steps, error) {
+	m.committing.Lock()
+	defer m.committing.Unlock()
+	c := &m.commit
+	c.Lease, c.Writes = a.lease, append(c.Writes[:0], writes...)
+	err := a.persist(func(context.Context) error {
+		a.feed.commits.Add(c)
+		<-c.done
+		return c.err
+	})
+	out := c.out
+	c.out = store.Steps{}
+	clear(c.Writes)
+	if len(writes) > 1 {
+		c.Writes = nil // they may be many
+	}
+	return out, err
 }
 
 // commit is a Commit on its way.
@@ -181,7 +207,7 @@ func (f *feed) newCommits() *batch.Group[*commit] {
 		}
 		var got []store.Committed
 		err := guard(func() (err error) {
-			got, err = f.run.rt.CommitMany(context.WithoutCancel(f.run.base), f.terms.Instance, all)
+			got, err = f.run.rt.CommitMany(f.run.base, f.terms.Instance, f.reg.steps, all)
 			return err
 		})
 		for i, c := range some {
@@ -209,7 +235,7 @@ func (s *step) commit(w store.StepWrite) (store.Step, error) {
 // persist makes a request until it is answered, at least once: what it has to say has happened already. It gives up when the server refuses,
 // or the attempt's context ends.
 func (a *attempt) persist(request func(ctx context.Context) error) error {
-	ctx := context.WithoutCancel(a.base())
+	ctx := a.base()
 	for failures := 1; ; failures++ {
 		err := request(ctx)
 		if err == nil || refused(err) || errors.Is(err, ErrLeaseLost) || errors.Is(err, store.ErrNotFound) {

@@ -57,7 +57,7 @@ func Cursor[T any](ctx context.Context, name string) (saved T, save func(context
 			return zero, nil, err
 		}
 	}
-	c := &cursor{step: s, saves: s.kept.Saves}
+	c := &cursor{step: &s, saves: s.kept.Saves}
 	save = func(ctx context.Context, to T) error {
 		b, err := s.encode(to)
 		if err != nil {

@@ -103,7 +103,9 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		err := s.replay(store.LocalStep, &first)
 		return first, err
 	}
-	s.at.feed.run.events.emit(StepCommitted{Instance: s.instance(), Job: s.job(), Step: name, Took: time.Since(began)})
+	if ev := s.at.feed.run.events; ev.wanted() {
+		ev.emit(StepCommitted{Instance: s.instance(), Job: s.job(), Step: name, Took: time.Since(began)})
+	}
 	return out, nil
 }
 
@@ -133,6 +135,19 @@ func IdempotencyKey(ctx context.Context) string {
 // stepKey is under what the context of a step has its name.
 type stepKey struct{}
 
+// stepContext is what a step's function is given.
+type stepContext struct {
+	context.Context
+	name string
+}
+
+func (c *stepContext) Value(key any) any {
+	if _, ok := key.(stepKey); ok {
+		return c.name
+	}
+	return c.Context.Value(key)
+}
+
 // step is a call of one of the functions for steps.
 type step struct {
 	at    *attempt
@@ -142,29 +157,29 @@ type step struct {
 }
 
 // enter begins a step: it sees to it that it may be one, and finds out what is kept of it.
-func enter(ctx context.Context, name string) (*step, error) {
+func enter(ctx context.Context, name string) (step, error) {
 	at, err := attemptOf(ctx)
 	if err != nil {
-		return nil, refuse(name, err)
+		return step{}, refuse(name, err)
 	}
 	if outer, nested := ctx.Value(stepKey{}).(string); nested {
-		return nil, refuse(name, fmt.Errorf("%w: in step %q", ErrNestedStep, outer))
+		return step{}, refuse(name, fmt.Errorf("%w: in step %q", ErrNestedStep, outer))
 	}
 	if err := store.ValidateStep(name); err != nil {
-		return nil, refuse(name, err)
+		return step{}, refuse(name, err)
 	}
 	if err := at.live(); err != nil {
-		return nil, err
+		return step{}, err
 	}
 	m := at.remember()
 	if !m.use(name) {
-		return nil, refuse(name, ErrStepTwice)
+		return step{}, refuse(name, ErrStepTwice)
 	}
 	kept, found, err := m.find(at, name)
 	if err != nil {
-		return nil, err
+		return step{}, err
 	}
-	return &step{at, name, kept, found}, nil
+	return step{at, name, kept, found}, nil
 }
 
 // refuse makes a mistake in the program an error that ends the job: doing it again can't help.
@@ -173,10 +188,14 @@ func refuse(name string, err error) error { return retry.Permanent(&StepError{na
 func (s *step) job() uuid.UUID   { return s.at.lease.Job.ID }
 func (s *step) instance() string { return s.at.lease.Job.Instance }
 
-func (s *step) options(nothing bool, opts []StepOption) (o stepOptions, err error) {
+func (s *step) options(nothing bool, opts []StepOption) (stepOptions, error) {
 	if nothing {
-		return o, refuse(s.name, invalid("the function is nil"))
+		return stepOptions{}, refuse(s.name, invalid("the function is nil"))
 	}
+	if len(opts) == 0 {
+		return stepOptions{}, nil
+	}
+	var o stepOptions
 	for _, opt := range opts {
 		if opt == nil {
 			return o, refuse(s.name, invalid("an option is nil"))
@@ -229,7 +248,7 @@ func (s *step) encode(v any) (json.RawMessage, error) {
 
 // run calls the step's function, in place again if its policy says so.
 func (s *step) run(ctx context.Context, o stepOptions, fn func(context.Context) error) error {
-	ctx = context.WithValue(ctx, stepKey{}, s.name)
+	ctx = &stepContext{ctx, s.name}
 	for try := 1; ; try++ {
 		err := s.try(ctx, o.timeout, fn)
 		if err == nil || o.policy == nil || retry.IsPermanent(err) || context.Cause(ctx) != nil {

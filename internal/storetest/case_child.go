@@ -14,7 +14,7 @@ import (
 // A child's outcome reaches its parent, however it ends; and what becomes of a parent reaches its children.
 func childCases() []Case {
 	return named(everyEndOfAChildReachesItsParent, aChildsOutcomeIsKeptThoughTheChildIsNot, theFirstOutcomeStands, anOutcomeNobodyWantsChangesNothing,
-		aParentsEndCancelsItsChildren, aParentThatIsDoneLetsItsChildrenGo, aParentThatIsDoneWantsNoChildTwice, aChildOfAParentThatIsGoneRunsOnce,
+		aParentsEndCancelsItsChildren, aParentThatIsDoneLetsItsChildrenGo, aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone, aParentThatIsDoneWantsNoChildTwice, aChildOfAParentThatIsGoneRunsOnce,
 		allChildrenOfAParentThatIsGoneAreSeenTo,
 		aChildIsWantedWhileItsParentWaits,
 		aCancelReachesTheChildrenThoughNobodyServesTheirParent, anOutcomeThatDoesNotFitIsAFailure)
@@ -228,6 +228,42 @@ func aParentThatIsDoneLetsItsChildrenGo(t *testing.T, e *Env) {
 	for _, key := range []string{e.Key(instance, "chores"), e.Key(instance, "children"), e.Key(childInstance, "outbox"), e.Key(childInstance, "parents")} {
 		if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
 			t.Errorf("%s is not empty", key)
+		}
+	}
+}
+
+// A crash came between the record and the enqueue, and the parent did not wait: done leaves its children running, and they are to run.
+func aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone(t *testing.T, e *Env) {
+	for what, keep := range map[string]store.Retention{"kept": e.Terms().Done, "not kept": {}} {
+		terms := e.Terms()
+		terms.Done = keep
+		l := e.hold(t)
+		id := e.forsake(t, l, nil, "thumb")[0]
+		e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}})
+		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
+			t.Fatal(err)
+		}
+		e.sweepLater(t)
+		j, err := e.Store.Get(t.Context(), id)
+		if err != nil || j.State != store.Todo {
+			t.Fatalf("with a parent that is %s the child is %s, %v; want it todo", what, j.State, err)
+		}
+		k := e.claimChildren(t, 1)[0]
+		if wanted, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || !wanted {
+			t.Errorf("with a parent that is %s the child is wanted: %v, %v", what, wanted, err)
+		}
+		e.endChild(t, k, store.Finish{Verb: store.Complete})
+		e.sweepLater(t)
+		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
+			t.Fatal(err)
+		}
+		if keep == (store.Retention{}) {
+			e.WantGone(t, l.Job.ID)
+		}
+		for _, key := range []string{e.Key(instance, "children"), e.Key(instance, "chores"), e.Key(childInstance, "outbox"), e.Key(childInstance, "chores")} {
+			if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
+				t.Errorf("with a parent that is %s there is still %s", what, key)
+			}
 		}
 	}
 }

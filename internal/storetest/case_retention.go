@@ -14,7 +14,7 @@ import (
 func retentionCases() []Case {
 	return named(theLatestAreKeptWhenThereAreTooMany, whatIsTooOldIsTrimmed, aZeroBoundIsUnset, nothingIsKeptWhenBothAreZero,
 		deadJobsHaveTheirOwnBounds, manyExpiredAtOnceAreTrimmedInBoundedCalls, anAwaitedJobStaysAMinuteAndIsAnnounced,
-		anAwaitedJobIsAnnouncedHoweverItEnds)
+		anAwaitedJobIsAnnouncedHoweverItEnds, childrenWhoseOutcomeIsOwedKeepNoOtherJob)
 }
 
 // finishAll ends leases in one call under other terms than usual.
@@ -295,5 +295,37 @@ func anAwaitedJobIsAnnouncedHoweverItEnds(t *testing.T, e *Env) {
 		if m := sub.hear(t, store.Ended); m.Job != id {
 			t.Errorf("%s: the end of %s was announced, want %s", name, m.Job, id)
 		}
+	}
+}
+
+// Their parents' server may be away for long.
+func childrenWhoseOutcomeIsOwedKeepNoOtherJob(t *testing.T, e *Env) {
+	l := e.hold(t)
+	n := e.size(600, 3000)
+	for held := 0; held < n; { // they end first
+		some := min(250, n-held)
+		names := stepsOf(n)[held : held+some]
+		e.spawn(t, l, nil, names...)
+		for _, k := range e.claimChildren(t, some) {
+			e.endChild(t, k, store.Finish{Verb: store.Complete})
+		}
+		held += some
+	}
+	e.EnqueueTo(t, childInstance, newJobs(10)...)
+	for _, k := range e.claimChildren(t, 10) {
+		e.endChild(t, k, store.Finish{Verb: store.Complete})
+	}
+	terms := e.childTerms()
+	terms.Done = store.Retention{Age: time.Millisecond}
+	for range 20 {
+		e.Later(t, time.Second)
+		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Done, Limit: 1000}); err != nil || len(page.Jobs) != min(n, 1000) {
+		t.Errorf("%d jobs are kept, %v; want the %d children alone", len(page.Jobs), err, n)
+	} else if got := e.Raw.ZCard(t.Context(), e.Key(childInstance, "done")).Val(); got != int64(n) {
+		t.Errorf("%d jobs are done, want %d", got, n)
 	}
 }

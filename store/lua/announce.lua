@@ -7,6 +7,6 @@ local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'zset' then return { -2, KEYS[1], kind, 'zset' } end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - 1))
+redis.call('ZADD', KEYS[1], string.format('%d', now + tonumber(ARGV[2])), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%d', now - 1))
 return { 0 }

@@ -3,20 +3,25 @@
 -- ARGV: for each outcome: the parent's id; name of the step; the child's id; its fate: d done, x dead, c cancelled, g gone, l lost; its
 --   result or the reason; 1 if it is to be noted although the record can't be read, else 0.
 -- Returns: 0; a letter for each: w written, i it had one, or nobody wants it, k it is to be kept for now: the parent is gone, and its
---   children have not been told; the parents that are todo with it.
+--   children have not been told, f as well: its records' key is foreign; the parents that are todo with it; foreign keys, each with its type.
 
 local bad = foreign()
 if bad then return bad end
 local now, n = clock(), #ARGV / 6
 local keys, heads, waits, dirty, ready = {}, {}, {}, {}, {}
 local letters, new, gone, shut, marks = {}, {}, {}, {}, {}
+local spoilt, foul = {}, {} -- the parents whose records' key is foreign; these keys, each with its type
 for i = 1, n do
   local id = ARGV[6 * i - 5]
   if not keys[id] then
     local wrong
     keys[id], wrong = recordsOf(id)
-    if wrong then return wrong end
-    heads[id] = head(id)
+    if wrong then
+      foul[#foul + 1], foul[#foul + 2] = wrong[2], wrong[3]
+      spoilt[id] = true
+    else
+      heads[id] = head(id)
+    end
   end
 end
 for i = 1, n do
@@ -30,7 +35,8 @@ for i = 1, n do
   local broken = old and not body and ARGV[at] == '1' and (letter == '' or not string.find('cezkrf', letter, 1, true))
   local mine = id .. '\n' .. name
   letters[i] = 'i'
-  if not h and live[children] and #call('ZRANGEBYLEX', children, '[' .. id, '[' .. id .. '\255', 'LIMIT', 0, 1) > 0 then letters[i] = 'k' end
+  if spoilt[id] then letters[i] = 'f' end
+  if not h and not spoilt[id] and live[children] and #call('ZRANGEBYLEX', children, '[' .. id, '[' .. id .. '\255', 'LIMIT', 0, 1) > 0 then letters[i] = 'k' end
   if (open or broken) and not new[mine] then
     letters[i] = 'w'
     seq, gen, instance = seq or whole(h[3]), gen or whole(h[1]), instance or ''
@@ -42,7 +48,7 @@ for i = 1, n do
     h[5] = h[5] + #record - #old
     h[7] = math.max(0, h[7] - 1)
     if open then
-      local member = id .. format('%06.0f', tonumber(gen)) .. child .. since .. instance .. '\n' .. name
+      local member = id .. format('%06d', tonumber(gen)) .. child .. since .. instance .. '\n' .. name
       gone[#gone + 1] = member
       shut[#shut + 1] = 'o' .. member
     end
@@ -81,4 +87,4 @@ if #woken > 0 then
   unpark(woken, now)
   if not call('HGET', meta, 'paused') then wake(#woken) end
 end
-return { 0, table.concat(letters), woken }
+return { 0, table.concat(letters), woken, foul }

@@ -113,6 +113,7 @@ if not (next(extras) or special or live[cancels] or live[awaited] or string.find
   end
 else
   local kin = keepNone and look('HMGET', parents, ids) or {} -- a child stays until its parent has its outcome
+  local heads = keepNone and live[children] and look('HMGET', stepped, ids) or {} -- a parent until its children have been seen to
   for k = 1, ending do
     local i, id = current[k], ids[k]
     local target, extra = sub(letters, i, i), extras[i] or {}
@@ -142,7 +143,8 @@ else
       local list = target == 'd' and completed or (target == 't' or target == 's' or target == 'p') and resting or ended
       list[#list + 1] = id
     end
-    if keepNone and (target == 'd' or target == 'c') and not awaits[id] and not kin[k] then
+    if keepNone and (target == 'd' or target == 'c') and not awaits[id] and not kin[k]
+      and not (heads[k] and familiar(id, heads[k])) then
       erased[#erased + 1] = id
     else
       local list = into[target]

@@ -180,8 +180,13 @@ local function wake(n, leaver)
   drop('ZREM', waiting, leave)
 end
 
-local HEX = string.rep('%02x', 16)
-local function hex(id) return #id == 16 and format(HEX, byte(id, 1, 16)) or 'none' end
+-- An id in hex: six, six and four bytes make numbers below 2^53.
+local function hex(id)
+  if #id ~= 16 then return 'none' end
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p = byte(id, 1, 16)
+  return format('%012x%012x%08x', ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f,
+    ((((g * 256 + h) * 256 + i) * 256 + j) * 256 + k) * 256 + l, ((m * 256 + n) * 256 + o) * 256 + p)
+end
 
 local function channel(kind, id) return match(jobs, '^(.-):{') .. ':' .. kind .. ':' .. hex(id) end
 
@@ -301,9 +306,10 @@ local function head(id)
   return text and parse(text) or nil
 end
 
-local function headed(h) return format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f', unpack(h)) end
+local function headed(h) return format('%d %d %d %d %d %d %d', unpack(h)) end
 
-local function recordsKey(id) return sub(jobs, 1, -5) .. 'step_result:' .. hex(id) end
+local RECORDS = sub(jobs, 1, -5) .. 'step_result:'
+local function recordsKey(id) return RECORDS .. hex(id) end
 
 -- The key of a job's step records, and the reply that names it if it is foreign.
 local function recordsOf(id)
@@ -402,7 +408,7 @@ local function stray(ids, fate, now)
     local gen, open = match(heads[i] or '', '^(%d+) .* (%d+)$')
     if gen and open ~= '0' then
       work[#work + 1] = whole(now)
-      work[#work + 1] = 's' .. fate .. ids[i] .. format('%06.0f', tonumber(gen))
+      work[#work + 1] = 's' .. fate .. ids[i] .. format('%06d', tonumber(gen))
       strayed = strayed + 1
     end
   end
@@ -436,6 +442,12 @@ local function erase(ids)
   drop('HDEL', stepped, ids)
 end
 
+-- Whether a job with this entry in stepped has children that the sweeper has yet to cancel or to let go.
+local function familiar(id, text)
+  if match(text, ' (%d+)$') == '0' then return false end
+  return #call('ZRANGEBYLEX', children, '[' .. id .. '0', '(' .. id .. ':', 'LIMIT', 0, 1) > 0
+end
+
 -- The jobs among ids that somebody waits for: a set, or nil.
 local function wanted(ids, now)
   if not live[awaited] or #ids == 0 then return end
@@ -459,17 +471,28 @@ end
 
 -- The jobs that retention no longer keeps in an ending state, at most so many: those beyond count and those that ended
 -- age ms ago or earlier; -1 is no bound. A job that somebody waits for stays a minute, a child until its
--- parent has its outcome.
+-- parent has its outcome, a parent until its children have been seen to.
 local function outlived(state, count, age, now, most)
   local over = count < 0 and 0 or call('ZCARD', state) - count
   if age >= 0 then over = math.max(over, call('ZCOUNT', state, '-inf', whole(now - age))) end
-  local ids = over > 0 and call('ZRANGE', state, 0, math.min(over, most) - 1) or {}
-  local set, owed = wanted(ids, now), live[outbox] and #ids > 0 and call('HMGET', outbox, unpack(ids))
-  if not set and not owed then return ids end
-  local ended, gone = call('ZMSCORE', state, unpack(ids)), {}
-  for i = 1, #ids do
-    if not (set and set[ids[i]] and tonumber(ended[i]) > now - 60000) and not (owed and owed[i]) then gone[#gone + 1] = ids[i] end
+  if over > 0 and not (live[outbox] or live[awaited] or live[children]) then return call('ZRANGE', state, 0, math.min(over, most) - 1) end
+  local gone = {}
+  local function page(from)
+    local ids = call('ZRANGE', state, from, math.min(over, from + most - #gone) - 1)
+    local set, owed, heads = wanted(ids, now), look('HMGET', outbox, ids), live[children] and look('HMGET', stepped, ids) or {}
+    local ended = set and call('ZMSCORE', state, unpack(ids))
+    for i = 1, #ids do
+      local stays = owed[i] or set and set[ids[i]] and tonumber(ended[i]) > now - 60000 or heads[i] and familiar(ids[i], heads[i])
+      if not stays then gone[#gone + 1] = ids[i] end
+    end
+    return #ids
   end
+  local from = 0
+  for _ = 1, 10 do -- those that stay must not stand before the others for ever
+    if from >= over or #gone >= most then return gone end
+    from = from + page(from)
+  end
+  if #gone == 0 and from < over then page(from + now % (over - from)) end -- they are many: elsewhere each time
   return gone
 end
 

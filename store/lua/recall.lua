@@ -22,7 +22,7 @@ for i = 2, #ARGV do
     if bytes > 1048576 and #out > 0 then break end
     out[#out + 1] = times
     out[#out + 1] = times <= most and body or ''
-    if times <= most then new[#new + 1] = { key, name, start .. ' ' .. format('%02.0f', times) .. ' ' .. since .. ' ' .. instance .. '\n' .. body } end
+    if times <= most then new[#new + 1] = { key, name, start .. ' ' .. format('%02d', times) .. ' ' .. since .. ' ' .. instance .. '\n' .. body } end
   end
 end
 for i = 1, #new do call('HSET', new[i][1], new[i][2], new[i][3]) end

@@ -3,8 +3,8 @@
 -- cancelled; by the mode all, or those from one on.
 -- KEYS: the instance's.
 -- ARGV: r resume, f afresh, s and a name: from that step on; the ids.
--- Returns: 0; for each id: the state that the job was in (0: no such job) and the id of another that has its key, else nothing;
---   the state -3 is a child, -4 a job without that step; how many of them leave children behind.
+-- Returns: 0; for each id, until their steps are 10,000 or have 4 MiB: the state that the job was in (0: no such job) and the id of another that has its key, else nothing;
+--   the state -5 is a job whose steps' key, which follows with its type, is foreign, -3 a child, -4 a job without that step; how many of them leave children behind.
 --   Only what was done, dead or cancelled (5 to 7), with its key free, is requeued.
 
 local bad = foreign()
@@ -46,9 +46,14 @@ local function lose(id)
   return { id, key, names, headed(h) }
 end
 
-local less = {}
+local less, records, size = {}, 0, 0
 for i = 2, #ARGV do
   local id = ARGV[i]
+  local h = head(id)
+  if h then
+    records, size = records + h[4], size + h[5]
+    if i > 2 and (records > 10000 or size > 4194304) then break end -- the rest is for another call
+  end
   local state, set = whereabouts(id)
   local known = call('HEXISTS', jobs, id) == 1
   local owned = known and live[owners] and call('HGET', owners, id)
@@ -57,8 +62,9 @@ for i = 2, #ARGV do
   local loses
   if known and state and state >= 5 and not other then
     local _, wrong = recordsOf(id)
-    if wrong then return wrong end
-    if live[parents] and call('HEXISTS', parents, id) == 1 then
+    if wrong then
+      loses, other = -5, wrong[2] .. '\n' .. wrong[3]
+    elseif live[parents] and call('HEXISTS', parents, id) == 1 then
       loses = -3
     else
       loses = lose(id)

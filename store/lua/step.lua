@@ -1,67 +1,100 @@
 -- Writes step records for the workers that hold their jobs: all that one of them asks for, or none. The first value of a step stands.
--- KEYS: the instance's.
--- ARGV: number of jobs; for each: worker, its lease; how many records the job may have, how many bytes of them; number of records;
---   for each of these: its letter, name, and what it says: c a result, e a permanent failure, z a time to sleep in ms, k the number of
---   the save, a space and a position, d instance, a line's end, the child's id and what it takes to enqueue it; R in front of a
---   letter and the number of the record that it may replace. No job stands in it twice.
--- Returns: 0; now in ms; for each job: w written, l the lease is lost, n too many records, b too many bytes, f its records' key is
---   foreign; its entry in stepped; for each record what stands there now; how many records, or bytes, there would be, or the key
---   and its type.
+-- KEYS: the instance's; for each job its records.
+-- ARGV: how many records a job may have, how many bytes of them; number of jobs, none of them twice; a letter for each record, those of a
+--   job next to each other; the workers; their leases; the records' names; what they say: c a result, e a permanent failure, z a time to
+--   sleep in ms, k the number of the save, a space and a position, d instance, a line's end, the child's id and what it takes to enqueue
+--   it; for each detail its number, a letter, a value: N how many records that job has, if not one; C (no value) that job has
+--   crashed; R the number of the record that this one may replace.
+-- Returns: 0; now in ms; a letter for each job: w its one record was written, s its records stand as they do, l the lease is lost, n too
+--   many records, b too many bytes, f its records' key is foreign; for each: w the record's number and generation, s the records, n and b
+--   how many there would be, f the key and its type, l nothing.
+-- Of the instance's keys only those that it touches are checked: who commits a step waits for it.
 
-local bad = foreign()
+local bad = check(2, 3) or checkRare(24, 26)
 if bad then return bad end
-local now = clock()
-local stamp = format('%013.0f', now)
-local asks, names, ids = {}, {}, {}
-local at = 2
-for i = 1, tonumber(ARGV[1]) do
-  local n = tonumber(ARGV[at + 4])
-  asks[i] = { ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), n, at + 5 }
-  names[i], ids[i] = ARGV[at], sub(ARGV[at + 1], 1, 16)
-  at = at + 5 + 3 * n
+local most, mostBytes, n, letters = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local leases, names = 4 + n, 4 + 2 * n -- where these begin in ARGV, less one
+local texts = names + #letters
+local counts, crashed, replaced, ids = {}, {}, {}, {}
+local recordKeys = #KEYS - n
+for at = texts + #letters + 1, #ARGV, 3 do
+  local letter, number = ARGV[at + 1], tonumber(ARGV[at])
+  local list = letter == 'N' and counts or letter == 'C' and crashed or replaced
+  list[number] = ARGV[at + 2]
 end
-local held, heads, ran = look('HMGET', workers, names), look('HMGET', stepped, ids), look('HMGET', runs, ids)
-local out, writes, newHeads, newRuns, kids, work = {}, {}, {}, {}, {}, {}
+for i = 1, n do ids[i] = sub(ARGV[leases + i], 1, 16) end
+local now = clock()
+local stamp = format('%013d', now)
+local held = live[workers] and call('HMGET', workers, unpack(ARGV, 5, leases)) or {}
+local heads = look('HMGET', stepped, ids)
+local writes, newHeads, newRuns, kids, work = {}, {}, {}, {}, {}
+local words = {} -- numbers in words: those of jobs that run side by side are often the same
+local function word(n)
+  local text = words[n]
+  if not text then
+    text = whole(n)
+    words[n] = text
+  end
+  return text
+end
+local failed -- why the rest could not be looked at
+
+-- The usual: the one record is a result or a failure, there is none of its name, and room for it. Then one command finds that out and
+-- writes it. Returns its number and generation, or nothing if it is not as usual, and nothing was written.
+local function usual(i, k, letter)
+  local gen, epoch, last, count, bytes, open = '0', '0', 0, 0, 0, '0'
+  if heads[i] then
+    gen, epoch, last, count, bytes, open = match(heads[i], '^(%d+) (%d+) (%d+) (%d+) (%d+) %d+ (%d+)$')
+    if not gen then return end
+  end
+  local name, number = ARGV[names + k], word(last + 1)
+  local opening = number .. ' ' .. gen
+  local text = letter .. opening .. '\n' .. ARGV[texts + k]
+  count, bytes = count + 1, bytes + #name + #text
+  if count > most or bytes > mostBytes or redis.pcall('HSETNX', KEYS[recordKeys + i], name, text) ~= 1 then return end
+  local at = #newHeads
+  newHeads[at + 1] = ids[i]
+  newHeads[at + 2] = gen .. ' ' .. epoch .. ' ' .. number .. ' ' .. word(count) .. ' ' .. word(bytes) .. ' ' .. ARGV[2] .. ' ' .. open
+  return opening
+end
 
 -- The record that one write makes, and what it replaces; nothing where another stands.
-local function record(id, h, old, letter, name, text)
-  local replaces
-  if #letter > 1 then
-    replaces, letter = match(letter, '^R(%d+)'), sub(letter, -1)
-  end
+local function record(id, h, old, letter, name, text, replaces)
   if letter == 'k' and old and byte(old) == 107 then
     if (tonumber(match(old, '^k%d+ %d+ (%d+)\n')) or 0) >= tonumber(match(text, '^%d+')) then return end
   elseif old and not (replaces and match(old, '^%a(%d+) ') == replaces) then
     return
   end
   h[3] = h[3] + 1
-  local opening = format('%s%.0f %.0f', letter, h[3], h[1])
+  local opening = letter .. whole(h[3]) .. ' ' .. whole(h[1])
   if letter == 'z' then return opening .. ' ' .. whole(now + tonumber(text)) .. '\n' end
   if letter == 'k' then
     local saves, position = match(text, '^(%d+) (.*)$')
     return opening .. ' ' .. saves .. '\n' .. position
   elseif letter == 'd' then
     local instance, rest = match(text, '^([^\n]*)\n(.*)$')
-    local member = id .. format('%06.0f', h[1]) .. sub(rest, 1, 16) .. stamp .. instance .. '\n' .. name
+    local member = id .. format('%06d', h[1]) .. sub(rest, 1, 16) .. stamp .. instance .. '\n' .. name
     return opening .. ' 00 ' .. stamp .. ' ' .. instance .. '\n' .. rest, member
   end
   return opening .. '\n' .. text
 end
 
-local function judge(i)
-  local lease, most, mostBytes, n, from = unpack(asks[i], 1, 5)
+-- What becomes of the job's records from the k-th to the last: a letter and what is answered with it.
+local function judge(i, k, last)
   local id = ids[i]
-  if held[i] ~= lease then return 'l', '', {}, 0 end
-  local h, key, steps = { 0, 0, 0, 0, 0, 0, 0 }, recordsKey(id), {}
-  if heads[i] then h = parse(heads[i]) end
-  for k = 1, n do steps[k] = ARGV[from + 3 * k - 2] end
-  local there = redis.pcall('HMGET', key, unpack(steps, 1, n))
-  if there.err then return 'f', key, {}, call('TYPE', key).ok end
+  local h, key, there = head(id) or { 0, 0, 0, 0, 0, 0, 0 }, KEYS[recordKeys + i], nil
+  there = redis.pcall('HMGET', key, unpack(ARGV, names + k, names + last))
+  if there.err then
+    local kind = redis.pcall('TYPE', key).ok
+    if kind and kind ~= HASH and kind ~= 'none' then return 'f', { key, kind } end
+    failed = there
+    return 'l', 0
+  end
   local fresh, members, taken = {}, {}, {}
-  for k = 1, n do
-    local name = steps[k]
-    local old = there[k] or taken[name] or nil
-    local text, member = record(id, h, old, ARGV[from + 3 * k - 3], name, ARGV[from + 3 * k - 1])
+  for r = k, last do
+    local name, at = ARGV[names + r], r - k + 1
+    local old = there[at] or taken[name] or nil
+    local text, member = record(id, h, old, sub(letters, r, r), name, ARGV[texts + r], replaced[r])
     if text then
       if old then
         h[5] = h[5] + #text - #old
@@ -77,37 +110,53 @@ local function judge(i)
       fresh[#fresh + 1] = text
       taken[name] = text
     end
-    there[k] = text or old
+    there[at] = text or old
   end
-  if #fresh > 0 then
-    if h[4] > most then return 'n', '', {}, h[4] end
-    if h[5] > mostBytes then return 'b', '', {}, h[5] end
-    h[6] = mostBytes
-    writes[#writes + 1] = { key, fresh }
-    newHeads[#newHeads + 1] = id
-    newHeads[#newHeads + 1] = headed(h)
-    for k = 1, #members do
-      kids[#kids + 1] = 0
-      kids[#kids + 1] = members[k]
-      work[#work + 1] = whole(now + GRACE)
-      work[#work + 1] = 'o' .. members[k]
-    end
-    local attempt, crashes, rest = match(ran[i] or '', '^(%d+) (%d+) (.*)$')
-    if crashes and crashes ~= '0' then
-      newRuns[#newRuns + 1] = id
-      newRuns[#newRuns + 1] = attempt .. ' 0 ' .. rest
-    end
+  if #fresh == 0 then return 's', there end
+  if h[4] > most then return 'n', h[4] end
+  if h[5] > mostBytes then return 'b', h[5] end
+  h[6] = mostBytes
+  writes[#writes + 1] = { key, fresh }
+  newHeads[#newHeads + 1] = id
+  newHeads[#newHeads + 1] = headed(h)
+  for m = 1, #members do
+    kids[#kids + 1] = 0
+    kids[#kids + 1] = members[m]
+    work[#work + 1] = whole(now + GRACE)
+    work[#work + 1] = 'o' .. members[m]
   end
-  return 'w', headed(h), there, 0
+  return 's', there, true
 end
 
-for i = 1, #asks do
-  local o = 4 * i
-  out[o - 3], out[o - 2], out[o - 1], out[o] = judge(i)
+-- A new record ends the crashes in a row.
+local function forgive(i)
+  local attempt, crashes, rest = match(live[runs] and call('HGET', runs, ids[i]) or '', '^(%d+) (%d+) (.*)$')
+  if crashes and crashes ~= '0' then
+    newRuns[#newRuns + 1] = ids[i]
+    newRuns[#newRuns + 1] = attempt .. ' 0 ' .. rest
+  end
+end
+
+local said, values, k = {}, {}, 1
+for i = 1, n do
+  local last = k + (tonumber(counts[i]) or 1) - 1
+  local letter, value, fresh = 'l', 0, false
+  if held[i] == ARGV[leases + i] and not failed then
+    local kind = sub(letters, k, k)
+    local opening = last == k and (kind == 'c' or kind == 'e') and not replaced[k] and usual(i, k, kind)
+    if opening then
+      letter, value, fresh = 'w', opening, true
+    else
+      letter, value, fresh = judge(i, k, last)
+    end
+    if fresh and crashed[i] then forgive(i) end
+  end
+  said[i], values[i] = letter, value
+  k = last + 1
 end
 for i = 1, #writes do many('HSET', writes[i][1], writes[i][2]) end
 add('HSET', stepped, newHeads)
 add('HSET', runs, newRuns)
 add('ZADD', children, kids)
 add('ZADD', chores, work)
-return { 0, whole(now), out }
+return failed or { 0, stamp, table.concat(said), values }

@@ -52,7 +52,7 @@ for i = 1, #work do
     end
   elseif kind == 's' and #rest == 23 then
     local fate, id, gen = sub(rest, 1, 1), sub(rest, 2, 17), sub(rest, 18)
-    local kids = live[children] and call('ZRANGEBYLEX', children, '[' .. id .. '000000', '(' .. id .. format('%06.0f', (tonumber(gen) or 0) + 1), 'LIMIT', 0, 200) or {}
+    local kids = live[children] and call('ZRANGEBYLEX', children, '[' .. id .. '000000', '(' .. id .. format('%06d', (tonumber(gen) or 0) + 1), 'LIMIT', 0, 200) or {}
     if #kids == 0 or #strays > 400 then
       if #kids == 0 then gone[#gone + 1] = entry else full = true end
     else

@@ -5,7 +5,7 @@
 
 local bad = foreign()
 if bad then return bad end
-local id, name, child, gen = ARGV[1], ARGV[2], ARGV[3], format('%06.0f', tonumber(ARGV[4]))
+local id, name, child, gen = ARGV[1], ARGV[2], ARGV[3], format('%06d', tonumber(ARGV[4]))
 local key, wrong = recordsOf(id)
 if wrong then return wrong end
 local ended = whereabouts(id)
