@@ -122,7 +122,7 @@ func (s *step) child(ctx context.Context, r Request) (store.StepWrite, error) {
 	}
 	parent := &s.at.lease.Job
 	gen := s.at.remember().generation()
-	job.ID = store.ChildID(parent.ID, s.name, gen)
+	job.ID = store.ChildID(parent, s.name, gen)
 	job.Parent = store.Parent{ID: parent.ID, Instance: parent.Instance, Step: s.name, Generation: gen}
 	return store.StepWrite{Name: s.name, Kind: store.AsyncStep, Instance: r.Instance, Child: job}, nil
 }

@@ -148,7 +148,7 @@ func oneLostAmongManyResolvedIsReached(t *testing.T, e *Env) {
 		var outcomes []store.Outcome
 		for _, name := range stepsOf(n) {
 			w := child(l, name)
-			w.Child.ID = store.ChildID(l.Job.ID, name, 0)
+			w.Child.ID = store.ChildID(&l.Job, name, 0)
 			writes = append(writes, w)
 			outcomes = append(outcomes, store.Outcome{Child: w.Child.ID, Instance: childInstance, Parent: w.Child.Parent, Fate: store.FateDone, Text: `1`})
 		}
@@ -190,7 +190,7 @@ func unresolvedStepsArePaged(t *testing.T, e *Env) {
 			t.Fatalf("page %d: %d steps, %v", pages, len(page.Steps), err)
 		}
 		for _, s := range page.Steps {
-			seen[s.Name] = s.Job == l.Job.ID && s.Instance == childInstance && s.Child == store.ChildID(l.Job.ID, s.Name, 0)
+			seen[s.Name] = s.Job == l.Job.ID && s.Instance == childInstance && s.Child == store.ChildID(&l.Job, s.Name, 0)
 		}
 		if cursor = page.Next; cursor == "" {
 			break
