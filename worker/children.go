@@ -15,7 +15,7 @@ import (
 // How outcomes travel and the sweeper looks.
 const (
 	relayLanes = 2
-	relayTime  = 5 * time.Second  // of one request; the sweeper makes up for what takes longer
+	relayTime  = 5 * time.Second // of one request; the sweeper makes up for what takes longer
 	vetTime    = 5 * time.Second
 	vetSoon    = time.Second // a child that could not be vetted is put off for its age, within these
 	vetLate    = time.Minute
