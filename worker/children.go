@@ -74,6 +74,9 @@ func (r *process) newRelays() *batch.Group[store.Outcome] {
 
 // family sees to the parents and the children of what has ended.
 func (f *feed) family(turns []turn, got store.Exchanged) {
+	if len(got.Expired) > 0 {
+		f.sweepIn(0) // they ended without a worker who could tell
+	}
 	i := 0
 	for _, t := range turns {
 		if t.at == nil {

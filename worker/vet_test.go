@@ -134,3 +134,54 @@ func TestAskingAfterTheParentTakesNothingOfTheHandlersTime(t *testing.T) {
 		r.stopWell()
 	})
 }
+
+func TestAParentHearsAtOnceOfAChildThatEndsWithoutAWorker(t *testing.T) {
+	for what, c := range map[string]struct {
+		end    func(r *rig, client *worker.Client, child store.Job) error
+		within time.Duration
+	}{
+		"cancelled": {func(r *rig, client *worker.Client, child store.Job) error {
+			return client.Cancel(r.t.Context(), child.ID)
+		}, time.Second},
+		"deleted": {func(r *rig, _ *worker.Client, child store.Job) error { return r.st.Delete(r.t.Context(), child.ID) }, time.Second},
+		"purged": {func(r *rig, _ *worker.Client, child store.Job) error {
+			_, err := r.st.Purge(r.t.Context(), store.Filter{Instance: "child", State: store.Todo})
+			return err
+		}, time.Second},
+		"past its deadline": { // in a second, and found by a pass of the reaper
+			func(*rig, *worker.Client, store.Job) error { time.Sleep(58 * time.Second); return nil }, 7 * time.Second},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{})
+				var heard time.Time
+				worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+					f, err := worker.Async[none](ctx, "child", "child", none{}, worker.Deadline(time.Now().Add(time.Minute)))
+					if err != nil {
+						return err
+					}
+					_, err = f.Wait(ctx)
+					heard = time.Now()
+					return err
+				})
+				worker.Handle(r.sup, "child", func(context.Context, none) error { return nil })
+				if err := r.st.Pause(t.Context(), "child"); err != nil {
+					t.Fatal(err)
+				}
+				r.enqueue("order", none{})
+				r.start()
+				settle(time.Second)
+				heard = time.Time{}
+				if err := c.end(r, worker.NewClient(r.st, worker.ClientConfig{}), r.theOnly("child")); err != nil {
+					t.Fatal(err)
+				}
+				ended := time.Now()
+				settle(time.Minute)
+				if took := heard.Sub(ended); heard.IsZero() || took > c.within {
+					t.Errorf("after %v, want %v at most", took, c.within)
+				}
+				r.stopWell()
+			})
+		})
+	}
+}

@@ -15,7 +15,6 @@ func childCases() []Case {
 	return named(everyEndOfAChildReachesItsParent, aChildsOutcomeIsKeptThoughTheChildIsNot, theFirstOutcomeStands, anOutcomeNobodyWantsChangesNothing,
 		aParentsEndCancelsItsChildren, aParentThatIsDoneLetsItsChildrenGo, aParentThatIsDoneWantsNoChildTwice,
 		aChildIsWantedWhileItsParentWaits,
-		aParentEnqueuedAgainTakesNoOutcomeOfBefore, aParentEnqueuedAgainKeepsItsNewChildren,
 		aCancelReachesTheChildrenThoughNobodyServesTheirParent, anOutcomeThatDoesNotFitIsAFailure)
 }
 
@@ -26,44 +25,70 @@ func everyEndOfAChildReachesItsParent(t *testing.T, e *Env) {
 		}
 	}
 	one := func() *store.Lease { return e.claimChildren(t, 1)[0] }
+	const worker, caller, sweeper = "worker", "caller", "sweeper"
 	for what, c := range map[string]struct {
 		end  func(id uuid.UUID)
 		fate store.Fate
+		told string // who tells its parent: its worker, who ends it, or the next sweep
 	}{
-		"completed":                {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Complete, Result: []byte(`7`)}) }, store.FateDone},
-		"buried":                   {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Bury, Error: "no ink"}) }, store.FateDead},
-		"cancelled while it waits": {func(id uuid.UUID) { e.cancel(t, id) }, store.FateCancelled},
+		"completed":                {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Complete, Result: []byte(`7`)}) }, store.FateDone, worker},
+		"buried":                   {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Bury, Error: "no ink"}) }, store.FateDead, worker},
+		"cancelled while it waits": {func(id uuid.UUID) { e.cancel(t, id) }, store.FateCancelled, caller},
 		"cancelled while doing": {func(id uuid.UUID) {
 			l := one()
 			e.cancel(t, id)
 			e.endChild(t, l, store.Finish{Verb: store.Retry, Error: "stopped"})
-		}, store.FateCancelled},
-		"deleted while it waits": {func(id uuid.UUID) { must(t, e.Store.Delete(t.Context(), id)) }, store.FateGone},
+		}, store.FateCancelled, worker},
+		"deleted while it waits": {func(id uuid.UUID) { must(t, e.Store.Delete(t.Context(), id)) }, store.FateGone, caller},
 		"crashed too often": {func(uuid.UUID) {
 			for range 3 {
 				one()
 				e.Later(t, lease+time.Second)
 				reap()
 			}
-		}, store.FateDead},
-		"past its deadline": {func(uuid.UUID) { e.Later(t, 2*time.Hour); reap() }, store.FateDead},
+		}, store.FateDead, sweeper},
+		"past its deadline": {func(uuid.UUID) { e.Later(t, 2*time.Hour); reap() }, store.FateDead, sweeper},
+		"past its deadline when it is claimed": {func(uuid.UUID) {
+			e.Later(t, 2*time.Hour)
+			e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)})
+		}, store.FateDead, sweeper},
+		"cancelled, then crashed": {func(id uuid.UUID) {
+			one()
+			e.cancel(t, id)
+			e.Later(t, lease+time.Second)
+			reap()
+		}, store.FateCancelled, sweeper},
 		"quarantined": {func(id uuid.UUID) {
 			e.put(t, "HSET", e.Key(childInstance, "jobs"), id[:], "9 of another version")
 			e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)})
-		}, store.FateDead},
+		}, store.FateDead, sweeper},
+		"cancelled with all": {func(uuid.UUID) {
+			if _, err := e.Store.CancelAll(t.Context(), store.Filter{Instance: childInstance}); err != nil {
+				t.Fatal(err)
+			}
+		}, store.FateCancelled, caller},
 		"purged": {func(uuid.UUID) {
 			if _, err := e.Store.Purge(t.Context(), store.Filter{Instance: childInstance, State: store.Todo}); err != nil {
 				t.Fatal(err)
 			}
-		}, store.FateGone},
+		}, store.FateGone, caller},
 	} {
 		func() {
 			l := e.hold(t)
 			ids := e.spawn(t, l, func(n *store.NewJob) { n.Deadline = e.Now(t).Add(90 * time.Minute) }, "thumb")
 			e.parkFor(t, l, "thumb")
 			c.end(ids[0])
-			e.Want(t, store.Parked, l.Job.ID)
-			e.sweepLater(t)
+			switch c.told {
+			case sweeper:
+				if m, err := e.Runtime.Reap(t.Context(), e.childTerms()); err != nil || m.Sweep != 0 {
+					t.Errorf("the next sweep is due in %v, %v; want at once", m.Sweep, err)
+				}
+				e.Want(t, store.Parked, l.Job.ID)
+				e.sweep(t, childInstance)
+			case worker:
+				e.Want(t, store.Parked, l.Job.ID)
+				e.sweepLater(t)
+			}
 			e.Want(t, store.Todo, l.Job.ID)
 			s := e.step(t, l.Job.ID, "thumb")
 			if s.Fate != c.fate || (s.State == store.StepCompleted) != (c.fate == store.FateDone) {
@@ -294,80 +319,4 @@ func anOutcomeThatDoesNotFitIsAFailure(t *testing.T, e *Env) {
 	big := fmt.Sprintf(`"%3000d"`, 1)
 	must(t, e.Runtime.Relay(t.Context(), []store.Outcome{{Child: w.Child.ID, Instance: childInstance, Parent: w.Child.Parent, Fate: store.FateDone, Text: big}}))
 	e.wantStep(t, l.Job.ID, "thumb", store.StepFailed, "", store.FateTooBig)
-}
-
-// again removes a job that has ended and enqueues another under its id.
-func (e *Env) again(t *testing.T, id uuid.UUID) *store.Lease {
-	t.Helper()
-	must(t, e.Store.Delete(t.Context(), id))
-	time.Sleep(2 * time.Millisecond) // by the server's clock one is told from the other
-	e.Enqueue(t, store.NewJob{ID: id})
-	return e.claimOne(t)
-}
-
-func aParentEnqueuedAgainTakesNoOutcomeOfBefore(t *testing.T, e *Env) {
-	l := e.hold(t)
-	old := e.spawn(t, l, nil, "done", "doing")
-	k := e.claimChildren(t, 2)
-	e.endChild(t, k[0], store.Finish{Verb: store.Complete, Result: []byte(`"of before"`)})
-	e.end(t, l, store.Bury)
-	l = e.again(t, l.Job.ID)
-	ids := e.spawn(t, l, nil, "done", "doing")
-	e.parkFor(t, l, "done", "doing")
-	e.endChild(t, k[1], store.Finish{Verb: store.Complete, Result: []byte(`"of before"`)})
-	e.sweepLater(t)
-	for i, name := range []string{"done", "doing"} {
-		e.wantStep(t, l.Job.ID, name, store.StepDispatched, "", 0)
-		e.Want(t, store.Todo, ids[i])
-		if ids[i] == old[i] {
-			t.Errorf("child %s has the id of the one before", name)
-		}
-	}
-	if wanted, err := e.Runtime.Wanted(t.Context(), &k[1].Job); err != nil || wanted {
-		t.Errorf("the child of before is wanted: %v, %v", wanted, err)
-	}
-	e.Want(t, store.Parked, l.Job.ID)
-}
-
-func aParentEnqueuedAgainKeepsItsNewChildren(t *testing.T, e *Env) {
-	for verb, fate := range map[store.Verb]store.State{store.Bury: store.Cancelled, store.Complete: store.Todo} {
-		l := e.hold(t)
-		old := e.spawn(t, l, nil, stepsOf(3)...)
-		e.end(t, l, verb) // what is to become of its children is noted, and not done yet
-		l = e.again(t, l.Job.ID)
-		ids := e.spawn(t, l, nil, stepsOf(3)...)
-		e.parkFor(t, l, stepsOf(3)...)
-		e.sweepLater(t)
-		e.Want(t, fate, old...)
-		e.Want(t, store.Todo, ids...)
-		k := map[uuid.UUID]*store.Lease{}
-		for range 2 {
-			for _, one := range e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(3)}).Leases {
-				k[one.Job.ID] = one
-			}
-		}
-		for _, id := range ids {
-			if k[id] == nil {
-				t.Fatalf("the new child %s was not claimed", id)
-			}
-			if wanted, err := e.Runtime.Wanted(t.Context(), &k[id].Job); err != nil || !wanted {
-				t.Errorf("a new child is wanted: %v, %v", wanted, err)
-			}
-			e.endChild(t, k[id], store.Finish{Verb: store.Complete, Result: []byte(`1`)})
-		}
-		e.sweepLater(t)
-		e.Want(t, store.Todo, l.Job.ID)
-		e.end(t, e.claimOne(t), store.Complete)
-		must(t, e.Store.Delete(t.Context(), l.Job.ID))
-		e.sweepLater(t)
-		for _, key := range []string{"chores", "children", "stepped"} {
-			if n := e.Raw.Exists(t.Context(), e.Key(instance, key)).Val(); n != 0 {
-				t.Errorf("%s is not empty", key)
-			}
-		}
-		must(t, e.Store.DeleteInstance(t.Context(), childInstance, true))
-		if t.Failed() {
-			t.Fatalf("with a parent that was ended by %v", verb)
-		}
-	}
 }

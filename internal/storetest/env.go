@@ -46,7 +46,7 @@ func Cases() []Case {
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
 		cronCases(), dispatchCases(),
-		stepCases(), parkCases(), childCases(), resumeCases(), sweepCases(),
+		stepCases(), parkCases(), childCases(), againCases(), untoldCases(), resumeCases(), sweepCases(),
 		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }
 

@@ -358,9 +358,11 @@ local function due(now)
   return first < NEVER and math.max(0, first - now) or -1
 end
 
--- Puts the outcomes of children that have ended into the outbox, from where they go to their parents. The fate: d done, g gone,
--- x dead or cancelled. What they ended with has been written already.
-local function owe(ids, fate, now)
+local tasks = 0 -- how many jobs there were, in this call, of whose end the sweeper has to tell parents or children at once
+
+-- Puts the outcomes of children that have ended into the outbox, from where they go to their parents: at once, or after a while, if
+-- their worker brings them there itself. The fate: d done, g gone, x dead or cancelled. What they ended with has been written already.
+local function owe(ids, fate, now, wait)
   local refs = look('HMGET', parents, ids)
   local kin, out, work = {}, {}, {}
   for i = 1, #ids do
@@ -373,16 +375,16 @@ local function owe(ids, fate, now)
     if fate == 'x' and live[cancelled] and call('ZSCORE', cancelled, id) then letter = 'c' end
     out[#out + 1] = id
     out[#out + 1] = letter .. #ref .. ' ' .. ref .. text
-    work[#work + 1] = whole(now + GRACE)
+    work[#work + 1] = whole(now + (wait or 0))
     work[#work + 1] = 'r' .. id
   end
+  if not wait then tasks = tasks + #kin end
   add('HSET', outbox, out)
   add('ZADD', chores, work)
 end
 
 -- Notes for the sweeper that the open children of these jobs, up to their present generation, are to be cancelled (c) or left to
 -- themselves (d).
-local strayed = 0 -- how many jobs with such children there were
 local function stray(ids, fate, now)
   local heads, work = look('HMGET', stepped, ids), {}
   for i = 1, #ids do
@@ -390,16 +392,16 @@ local function stray(ids, fate, now)
     if gen and open ~= '0' then
       work[#work + 1] = whole(now)
       work[#work + 1] = 's' .. fate .. ids[i] .. format('%06.0f', tonumber(gen))
-      strayed = strayed + 1
+      tasks = tasks + 1
     end
   end
   add('ZADD', chores, work)
 end
 
--- What the end of jobs means for their parents and children, keys and deadlines. done: whether they completed.
-local function close(ids, completed, now)
+-- What the end of jobs means for their parents and children, keys and deadlines. completed: whether they are done; wait: see owe.
+local function close(ids, completed, now, wait)
   if #ids == 0 then return end
-  if live[parents] then owe(ids, completed and 'd' or 'x', now) end
+  if live[parents] then owe(ids, completed and 'd' or 'x', now, wait) end
   if live[stepped] then stray(ids, completed and 'd' or 'c', now) end
   unlock(ids, completed and 'cdt' or 'ct')
   drop('ZREM', deadlines, ids)
