@@ -7,12 +7,13 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 )
 
 // Who changes a job tells its family at once, as far as that goes.
 func untoldCases() []Case {
-	return named(whoCanNotTellTheFamilySaysSo, aCancelDoesABoundedAmountOfWork)
+	return named(whoCanNotTellTheFamilySaysSo, aCancelDoesABoundedAmountOfWork, onlyDispatchesThatWereMadeAreCounted)
 }
 
 func whoCanNotTellTheFamilySaysSo(t *testing.T, e *Env) {
@@ -77,4 +78,34 @@ func aCancelDoesABoundedAmountOfWork(t *testing.T, e *Env) {
 		}
 	}
 	e.Want(t, store.Cancelled, ids...)
+}
+
+func onlyDispatchesThatWereMadeAreCounted(t *testing.T, e *Env) {
+	l := e.hold(t)
+	id := e.forsake(t, l, nil, "thumb")[0]
+	e.parkFor(t, l, "thumb")
+	e.EnqueueTo(t, childInstance) // so that the instance is known
+	for range 2 * store.MaxSweeps {
+		failed := e.Fault.FailNth(1, redistest.Mentions(e.Key(childInstance, "lane:")))
+		e.Later(t, 11*time.Minute)
+		got, err := e.Runtime.Sweep(t.Context(), instance)
+		if err != nil || got.Err == nil || len(got.Again)+len(got.Lost) != 0 {
+			t.Fatalf("the dispatch failed, and the sweep says %+v, %v", got, err)
+		}
+		select {
+		case <-failed:
+		default:
+			t.Fatal("nothing was dispatched")
+		}
+	}
+	e.Later(t, 11*time.Minute)
+	if got := e.sweep(t, instance); len(got.Again) != 1 || got.Again[0].Sweeps != 1 || got.Again[0].Child != id {
+		t.Errorf("when it works again: %+v", got)
+	}
+	e.Want(t, store.Todo, id)
+	if s := e.step(t, l.Job.ID, "thumb"); s.Sweeps != 1 || s.State != store.StepDispatched {
+		t.Errorf("the step is %+v", s)
+	}
+	e.finishChild(t, e.claimChildren(t, 1)[0], store.Finish{Verb: store.Complete})
+	e.Want(t, store.Todo, l.Job.ID)
 }
