@@ -34,8 +34,12 @@ local function record(id, h, old, letter, name, text)
   elseif old and not (replaces and match(old, '^%a(%d+) ') == replaces) then
     return
   end
-  h[3] = h[3] + 1
-  local opening = format('%s%.0f %.0f', letter, h[3], h[1])
+  local number = old and match(old, '^%a(%d+) ') -- what takes a record's place has its number
+  if not number then
+    h[3] = h[3] + 1
+    number = format('%.0f', h[3])
+  end
+  local opening = letter .. number .. ' ' .. format('%.0f', h[1])
   if letter == 'z' then return opening .. ' ' .. whole(now + tonumber(text)) .. '\n' end
   if letter == 'k' then
     local saves, position = match(text, '^(%d+) (.*)$')
