@@ -245,6 +245,7 @@ func family(ctx context.Context, st *store.Store, add func(int, store.NewJob) []
 		_, _ = rt.Enqueue(ctx, new(store.Lane), "x", []store.NewJob{child})
 		_, _ = st.Steps(ctx, l.Job.ID, "")
 		_, _ = st.Unresolved(ctx, "x", "")
+		_ = rt.Lapse(ctx, "x", child.ID)
 		_, _ = rt.Wanted(ctx, &store.Job{ID: child.ID, Instance: "x", Parent: child.Parent})
 		_ = rt.Relay(ctx, []store.Outcome{{Child: child.ID, Instance: "x", Parent: child.Parent, Fate: store.FateDone, Text: `1`}})
 		_, _ = rt.Exchange(ctx, new(store.Lane), terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Bury}}})
