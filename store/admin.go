@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -45,25 +46,29 @@ var (
 	Fresh = RequeueMode{"f"}
 )
 
-// FromStep drops that step and all that were begun after it, and keeps those before as Resume does.
+// FromStep drops that step and all that were begun after it, and keeps those before as Resume does. A step was begun when it was first committed,
+// an async one when it was dispatched: a cursor that was saved again, or a step whose result was recomputed, keeps its place in the order, and its
+// latest value.
 func FromStep(name string) RequeueMode { return RequeueMode{"s" + name} }
 
 // Requeue makes a job that is done, dead or cancelled todo again, behind those of its priority that wait already, with its attempts
 // and crashes counted from zero and without its deadline. Children that it left open are cancelled, and dispatched anew when it comes to
-// them. ErrState if it has not ended, or is itself a child: its parent is to be requeued then. A *DuplicateError if another
+// them; ErrUntold if some are still to be. ErrState if it has not ended, or is itself a child: its parent is to be requeued then. A *DuplicateError if another
 // job has its key of uniqueness by now, ErrNotFound if there is no such job, or no such step in it.
 func (s *Store) Requeue(ctx context.Context, id uuid.UUID, m RequeueMode) error {
 	return s.one(ctx, "requeuing", id, requeue(m))
 }
 
-// Delete removes a job and all that is kept of it. ErrState if it is doing: cancel it first.
+// Delete removes a job and all that is kept of it. ErrState if it is doing: cancel it first. If it had not ended its children are cancelled, and its
+// parent is told; ErrUntold if that is still to be done.
 func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
 	return s.one(ctx, "deleting", id, remove)
 }
 
 // Cancel ends a job as cancelled: at once unless it is doing. Then its handler's context is cancelled, by notification or,
 // failing that, with the next heartbeat; the job is cancelled when the handler returns, unless it returns nil, and also
-// when its lease runs out instead. ErrTerminal if it has ended.
+// when its lease runs out instead. Where it ends at once its children are cancelled as well, and its parent is told; ErrUntold if that is still to
+// be done. ErrTerminal if it has ended.
 func (s *Store) Cancel(ctx context.Context, id uuid.UUID) error {
 	return s.one(ctx, "cancelling", id, cancel)
 }
@@ -133,17 +138,36 @@ func (s *Store) one(ctx context.Context, op string, id uuid.UUID, c change) erro
 		if err := c.read(&l); err != nil {
 			return fmt.Errorf("%w: job %s", err, id)
 		}
-		s.chase(ctx, instance, p.int())
-		return nil
+		return s.chase(ctx, instance, p.int(), []uuid.UUID{id})
 	})
 }
 
-// chase cancels the children that n jobs of an instance have left behind, as far as that can be done now: in case that no process serves the
-// instance, whose sweeper would. What can't be done comes again there.
-func (s *Store) chase(ctx context.Context, instance string, n int64) {
-	for range min(1000*n, 1000) {
-		if got, err := s.Runtime().Sweep(ctx, instance); err != nil || got.Next != 0 {
-			return
+// How far a chase goes. A job's own children, 10,000 at most, are within it.
+const (
+	chaseSweeps = 64
+	chaseTime   = 5 * time.Second
+)
+
+// chase tells the families of jobs that were changed, if n of them are to be told something: in case that no process serves the instance, whose
+// sweeper would, and lest a parent wait for that one. It does so within bounds; what is left comes again there, and is an ErrUntold.
+func (s *Store) chase(ctx context.Context, instance string, n int64, ids []uuid.UUID) error {
+	if n == 0 {
+		return nil
+	}
+	end := time.Now().Add(chaseTime)
+	for range chaseSweeps {
+		got, err := s.Runtime().Sweep(ctx, instance)
+		for _, id := range ids {
+			err = cmp.Or(err, got.untold[id])
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w yet: %w", ErrUntold, err)
+		case got.Next != 0:
+			return nil
+		case !time.Now().Before(end):
+			return fmt.Errorf("%w yet: it takes longer than %v", ErrUntold, chaseTime)
 		}
 	}
+	return fmt.Errorf("%w yet: the sweeper has more to do in %s", ErrUntold, instance)
 }

@@ -13,7 +13,7 @@ const bulkStep = 200
 
 // RequeueAll requeues the jobs that f selects, in batches, and returns how many. f.State must be one of the ends, or empty for
 // dead ones. Those whose key of uniqueness another job has stay as they are. What ends while it goes on is left, so that none is
-// requeued twice. An error ends it, but for a *KeyError, which is returned when the other instances are through; what was done until
+// requeued twice. An error ends it, but for a *KeyError and an ErrUntold, which are returned when all the rest is through; what was done until
 // then stays done.
 func (s *Store) RequeueAll(ctx context.Context, f Filter) (int, error) {
 	if f.State == "" {
@@ -58,6 +58,10 @@ func (s *Store) all(ctx context.Context, op string, f Filter, c change) (int, er
 		for _, set := range setsOf(f.State, c) {
 			m, err := s.sweep(ctx, op, instance, set, f, c)
 			n += m
+			if errors.Is(err, ErrUntold) {
+				spoilt = append(spoilt, err)
+				continue // what was to be done is
+			}
 			if foreign(err) {
 				spoilt = append(spoilt, err)
 				break // it is the same with all of the instance's
@@ -88,6 +92,7 @@ func setsOf(state State, c change) []int {
 func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filter, c change) (n int, err error) {
 	keys := s.instanceKeys(instance)
 	var spoilt []error // of single jobs
+	var untold error
 	for more, last, score, began := true, "", "", ""; more; {
 		err = s.do(ctx, op, func() error {
 			reply, err := s.run(ctx, scriptSelect, keys, set, bulkStep, last, score, f.age(), f.Error, began)
@@ -115,14 +120,19 @@ func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filte
 						spoilt = append(spoilt, fmt.Errorf("%w: job %s", err, ids[through]))
 					}
 				}
+				if err := s.chase(ctx, instance, p.int(), ids[:through]); err != nil {
+					untold = err
+				}
 				ids = ids[max(through, 1):]
-				s.chase(ctx, instance, p.int())
 			}
 			return nil
 		})
 		if err != nil {
 			return n, err
 		}
+	}
+	if untold != nil {
+		spoilt = append(spoilt, untold)
 	}
 	return n, errors.Join(spoilt...)
 }

@@ -24,6 +24,9 @@ var (
 	// ErrServer: the server can't serve: too old, read-only, out of memory, another format, a foreign key in our
 	// namespace. A *KeyError is one of these and names the key.
 	ErrServer = errors.New("redis server")
+	// ErrUntold: the job was changed as asked, and its end could not be told to its parent, or to all of its children. The processes that serve its
+	// instance see to that. To call again is of no use.
+	ErrUntold = errors.New("the family has not been told")
 	// ErrLeaseLost: the lease was reaped, cancelled or never was the caller's; nothing was written.
 	ErrLeaseLost = errors.New("lease lost")
 )

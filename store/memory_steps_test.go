@@ -84,7 +84,7 @@ func TestAStepTakesNoMoreMemoryThanTheDocsSay(t *testing.T) {
 // asChild is a step with a child, whose payload has 32 bytes.
 func asChild(l *store.Lease, name string) store.StepWrite {
 	return store.StepWrite{Name: name, Kind: store.AsyncStep, Instance: "child", Child: store.NewJob{
-		ID: store.ChildID(l.Job.ID, name, 0), Payload: json.RawMessage(`"` + strings.Repeat("x", 30) + `"`),
+		ID: store.ChildID(&l.Job, name, 0), Payload: json.RawMessage(`"` + strings.Repeat("x", 30) + `"`),
 		Parent: store.Parent{ID: l.Job.ID, Instance: "x", Step: name}}}
 }
 

@@ -68,6 +68,7 @@ var (
 	scriptSweep     = load("sweep", allowOOM)
 	scriptRecall    = load("recall", allowOOM)
 	scriptForget    = load("forget", allowOOM)
+	scriptLapse     = load("lapse", allowOOM)
 	scriptOpen      = load("unresolved", noWrites)
 	scriptAnnounce  = load("announce", allowOOM)
 	scriptProcesses = load("processes", noWrites)

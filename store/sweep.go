@@ -22,6 +22,8 @@ type Swept struct {
 	Found []Step      // steps whose child had ended without its outcome having arrived: it has now
 	Next  time.Duration
 	Err   error // the last of what did not work, and comes again later
+
+	untold map[uuid.UUID]error // why the parent, or children, of these jobs have not been told of their end
 }
 
 // Sweep brings back what a crash left of an instance's parked jobs and children: it wakes the parked jobs whose time has come, relays
@@ -57,6 +59,14 @@ func (w *sweep) note(err error) {
 	if err != nil {
 		w.out.Err = err
 	}
+}
+
+// untold notes that the end of a job could not be told.
+func (w *sweep) untold(job uuid.UUID, err error) {
+	if w.out.untold == nil {
+		w.out.untold = map[uuid.UUID]error{}
+	}
+	w.out.untold[job] = err
 }
 
 // take asks what there is to do.
@@ -119,17 +129,22 @@ func (o *Outcome) read(entry string) bool {
 
 // relays brings outcomes to their parents. An entry that can't be read is taken out.
 func (w *sweep) relays() {
-	var good []Outcome
+	good := map[string][]Outcome{} // by where the parents are, which may be on another server
 	var bad []uuid.UUID
 	for _, o := range w.relayed {
 		if o.Parent.ID == uuid.Nil {
 			bad = append(bad, o.Child)
 		} else {
-			good = append(good, o)
+			good[o.Parent.Instance] = append(good[o.Parent.Instance], o)
 		}
 	}
-	if len(good) > 0 {
-		w.note(w.r.Relay(w.ctx, good))
+	for _, some := range good {
+		if err := w.r.Relay(w.ctx, some); err != nil {
+			w.note(err)
+			for i := range some {
+				w.untold(some[i].Child, err)
+			}
+		}
 	}
 	if len(bad) > 0 {
 		w.note(w.r.settle(w.ctx, w.instance, bad, false))
@@ -150,8 +165,13 @@ func (w *sweep) strays() {
 			} else if err = w.allFates(instance, some); err == nil { // one that is nowhere is to run as well
 				err = w.r.settle(w.ctx, instance, ids, true)
 			}
-			if w.note(err); err == nil {
-				w.note(w.r.forget(w.ctx, w.instance, some))
+			if err == nil {
+				err = w.r.forget(w.ctx, w.instance, some)
+			}
+			if w.note(err); err != nil {
+				for i := range some {
+					w.untold(some[i].parent.ID, err)
+				}
 			}
 		}
 	}

@@ -1,6 +1,10 @@
 package store
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+	"time"
+)
 
 // kids sees to the open children: it asks each of their instances what has become of them.
 func (w *sweep) kids() {
@@ -66,6 +70,12 @@ func (w *sweep) fates(instance string, kids []kid) (int, error) {
 	return n, err
 }
 
+// dispatched is when the child was, at first.
+func (k *kid) dispatched() time.Time {
+	ms, _ := strconv.ParseInt(k.member[kidHead-13:kidHead], 10, 64)
+	return fromMS(ms)
+}
+
 func (k *kid) step() Step {
 	return Step{Job: k.parent.ID, Name: k.parent.Step, Kind: AsyncStep, State: StepDispatched, Generation: k.parent.Generation,
 		Child: k.child, Instance: k.instance}
@@ -75,17 +85,16 @@ func (k *kid) step() Step {
 func (w *sweep) recall(instance string, kids []kid) (int, error) {
 	var jobs []NewJob
 	var again []Step
+	var asked []kid // those of jobs
 	n := 0
-	err := w.r.s.do(w.ctx, "dispatching children again", func() error {
-		reply, err := w.r.s.run(w.ctx, scriptRecall, w.r.s.instanceKeys(w.instance), members([]any{MaxSweeps}, kids)...)
+	err := w.r.s.do(w.ctx, "looking up children to be dispatched again", func() error {
+		reply, err := w.r.s.run(w.ctx, scriptRecall, w.r.s.instanceKeys(w.instance), members([]any{MaxSweeps, 0}, kids)...)
 		if err != nil {
 			return err
 		}
 		p := reader{v: reply}
 		for l := p.list(); l.more() && n < len(kids); n++ {
 			times, body, k := int(l.int()), l.str(), kids[n]
-			step := k.step()
-			step.Sweeps = times
 			if times == 0 {
 				continue // it has its outcome
 			}
@@ -93,26 +102,52 @@ func (w *sweep) recall(instance string, kids []kid) (int, error) {
 				w.fail(k, "the child was nowhere, although it had been dispatched "+strconv.Itoa(MaxSweeps)+" times again")
 				continue
 			}
-			step.again = body[idLen:]
-			ms, _ := strconv.ParseInt(k.member[kidHead-13:kidHead], 10, 64)
-			step.Dispatched = fromMS(ms)
+			step := k.step()
+			step.Sweeps, step.again, step.Dispatched = times, body[idLen:], k.dispatched()
 			job, err := step.reborn()
+			if err == nil {
+				err = job.validate()
+			}
 			if err != nil {
 				w.fail(k, err.Error())
 				continue
 			}
-			jobs, again = append(jobs, job), append(again, step)
+			jobs, again, asked = append(jobs, job), append(again, step), append(asked, k)
 		}
 		return nil
 	})
 	if err != nil || len(jobs) == 0 {
 		return n, err
 	}
-	if _, err := w.r.Enqueue(w.ctx, new(Lane), instance, jobs); err != nil {
-		return n, err
+	return n, w.dispatch(instance, jobs, again, asked)
+}
+
+// dispatch enqueues children, and counts that: only what was done, lest a server that refuses it for a while be taken for children that vanish.
+func (w *sweep) dispatch(instance string, jobs []NewJob, again []Step, kids []kid) error {
+	var outcome []error
+	err := w.r.s.lanes.use(instance, func(l *Lane) (err error) {
+		outcome, err = w.r.Enqueue(w.ctx, l, instance, jobs)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	w.out.Again = append(w.out.Again, again...)
-	return n, nil
+	var done []kid
+	for i, k := range kids {
+		switch {
+		case outcome[i] == nil:
+			done, w.out.Again = append(done, k), append(w.out.Again, again[i])
+		case !errors.Is(outcome[i], ErrExists): // else it has turned up
+			w.note(outcome[i])
+		}
+	}
+	if len(done) == 0 {
+		return nil
+	}
+	return w.r.s.do(w.ctx, "counting children dispatched again", func() error {
+		_, err := w.r.s.run(w.ctx, scriptRecall, w.r.s.instanceKeys(w.instance), members([]any{MaxSweeps, 1}, done)...)
+		return err
+	})
 }
 
 // fail gives the step of a child up.

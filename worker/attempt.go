@@ -44,6 +44,7 @@ type attempt struct {
 	unsent    bool            // no heartbeat has carried it
 	result    json.RawMessage
 	memory    *memory     // nil until the handler comes to a step
+	edits     []stepEdit  // the outermost first
 	wait      *store.Wait // the handler waits for this: the job is to park
 
 	// Set when the attempt ends, read by whoever hands it in.
@@ -105,6 +106,15 @@ func (a *attempt) begin(goroutine string, timeout time.Duration) bool {
 		a.deadline = a.started.Add(timeout)
 	}
 	return true
+}
+
+// limit gives the handler its whole time from now on. Nobody has asked for its context yet.
+func (a *attempt) limit(timeout time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if timeout > 0 {
+		a.deadline = time.Now().Add(timeout)
+	}
 }
 
 // cancel ends the handler's context with a cause, unless it has one or the handler has returned. It reports whether it did.

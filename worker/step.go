@@ -88,7 +88,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		return zero, err
 	}
 	crash.At(ctx, name, crash.AfterEffect)
-	b, err := s.encode(out)
+	b, err := s.encode(store.LocalStep, out)
 	if err != nil {
 		return zero, err
 	}
@@ -121,7 +121,7 @@ func Do(ctx context.Context, name string, fn func(context.Context) error, opts .
 
 // IdempotencyKey returns what names the work that is being done, to be handed to those who do a thing once for each key: inside a step
 // the key of that step, in a handler that of its job, "" elsewhere. It is the same in every attempt, and another after a requeue that drops the
-// step (store.Fresh, store.FromStep).
+// step (store.Fresh, store.FromStep). A job that is enqueued under the id of one that was removed has the same keys.
 func IdempotencyKey(ctx context.Context) string {
 	at, err := attemptOf(ctx)
 	if err != nil {
@@ -218,8 +218,12 @@ func (s *step) replay(kind store.StepKind, out any) error {
 	if s.kept.State == store.StepFailed {
 		return refuse(s.name, fmt.Errorf("%w: %s", ErrStepFailed, s.kept.Error))
 	}
-	if s.kept.Result != nil {
-		if err := json.Unmarshal(s.kept.Result, out); err != nil {
+	kept, err := s.read()
+	if err != nil {
+		return err
+	}
+	if kept != nil {
+		if err := json.Unmarshal(kept, out); err != nil {
 			return refuse(s.name, fmt.Errorf("%w: its result: %w", ErrStepChanged, err))
 		}
 	}
@@ -235,12 +239,16 @@ func (s *step) replaces() int {
 	return 0
 }
 
-func (s *step) encode(v any) (json.RawMessage, error) {
+// encode makes what is kept of a result.
+func (s *step) encode(kind store.StepKind, v any) (json.RawMessage, error) {
 	b, err := json.Marshal(v)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, refuse(s.name, fmt.Errorf("%w: encoding the result: %w", store.ErrInvalid, err))
-	case len(b) > store.MaxPayload:
+	}
+	if b, err = s.edited(kind, b); err != nil {
+		return nil, err
+	}
+	if len(b) > store.MaxPayload {
 		return nil, refuse(s.name, &store.StepLimitError{What: "bytes of a result", Max: store.MaxPayload, Got: len(b)})
 	}
 	return b, nil

@@ -27,44 +27,70 @@ func everyEndOfAChildReachesItsParent(t *testing.T, e *Env) {
 		}
 	}
 	one := func() *store.Lease { return e.claimChildren(t, 1)[0] }
+	const worker, caller, sweeper = "worker", "caller", "sweeper"
 	for what, c := range map[string]struct {
 		end  func(id uuid.UUID)
 		fate store.Fate
+		told string // who tells its parent: its worker, who ends it, or the next sweep
 	}{
-		"completed":                {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Complete, Result: []byte(`7`)}) }, store.FateDone},
-		"buried":                   {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Bury, Error: "no ink"}) }, store.FateDead},
-		"cancelled while it waits": {func(id uuid.UUID) { e.cancel(t, id) }, store.FateCancelled},
+		"completed":                {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Complete, Result: []byte(`7`)}) }, store.FateDone, worker},
+		"buried":                   {func(uuid.UUID) { e.endChild(t, one(), store.Finish{Verb: store.Bury, Error: "no ink"}) }, store.FateDead, worker},
+		"cancelled while it waits": {func(id uuid.UUID) { e.cancel(t, id) }, store.FateCancelled, caller},
 		"cancelled while doing": {func(id uuid.UUID) {
 			l := one()
 			e.cancel(t, id)
 			e.endChild(t, l, store.Finish{Verb: store.Retry, Error: "stopped"})
-		}, store.FateCancelled},
-		"deleted while it waits": {func(id uuid.UUID) { must(t, e.Store.Delete(t.Context(), id)) }, store.FateGone},
+		}, store.FateCancelled, worker},
+		"deleted while it waits": {func(id uuid.UUID) { must(t, e.Store.Delete(t.Context(), id)) }, store.FateGone, caller},
 		"crashed too often": {func(uuid.UUID) {
 			for range 3 {
 				one()
 				e.Later(t, lease+time.Second)
 				reap()
 			}
-		}, store.FateDead},
-		"past its deadline": {func(uuid.UUID) { e.Later(t, 2*time.Hour); reap() }, store.FateDead},
+		}, store.FateDead, sweeper},
+		"past its deadline": {func(uuid.UUID) { e.Later(t, 2*time.Hour); reap() }, store.FateDead, sweeper},
+		"past its deadline when it is claimed": {func(uuid.UUID) {
+			e.Later(t, 2*time.Hour)
+			e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)})
+		}, store.FateDead, sweeper},
+		"cancelled, then crashed": {func(id uuid.UUID) {
+			one()
+			e.cancel(t, id)
+			e.Later(t, lease+time.Second)
+			reap()
+		}, store.FateCancelled, sweeper},
 		"quarantined": {func(id uuid.UUID) {
 			e.put(t, "HSET", e.Key(childInstance, "jobs"), id[:], "9 of another version")
 			e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)})
-		}, store.FateDead},
+		}, store.FateDead, sweeper},
+		"cancelled with all": {func(uuid.UUID) {
+			if _, err := e.Store.CancelAll(t.Context(), store.Filter{Instance: childInstance}); err != nil {
+				t.Fatal(err)
+			}
+		}, store.FateCancelled, caller},
 		"purged": {func(uuid.UUID) {
 			if _, err := e.Store.Purge(t.Context(), store.Filter{Instance: childInstance, State: store.Todo}); err != nil {
 				t.Fatal(err)
 			}
-		}, store.FateGone},
+		}, store.FateGone, caller},
 	} {
 		func() {
 			l := e.hold(t)
 			ids := e.spawn(t, l, func(n *store.NewJob) { n.Deadline = e.Now(t).Add(90 * time.Minute) }, "thumb")
 			e.parkFor(t, l, "thumb")
 			c.end(ids[0])
-			e.Want(t, store.Parked, l.Job.ID)
-			e.sweepLater(t)
+			switch c.told {
+			case sweeper:
+				if m, err := e.Runtime.Reap(t.Context(), e.childTerms()); err != nil || m.Sweep != 0 {
+					t.Errorf("the next sweep is due in %v, %v; want at once", m.Sweep, err)
+				}
+				e.Want(t, store.Parked, l.Job.ID)
+				e.sweep(t, childInstance)
+			case worker:
+				e.Want(t, store.Parked, l.Job.ID)
+				e.sweepLater(t)
+			}
 			e.Want(t, store.Todo, l.Job.ID)
 			s := e.step(t, l.Job.ID, "thumb")
 			if s.Fate != c.fate || (s.State == store.StepCompleted) != (c.fate == store.FateDone) {

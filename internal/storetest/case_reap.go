@@ -12,7 +12,7 @@ import (
 
 // A lease that ran out ends once, at its time.
 func reapCases() []Case {
-	return named(aReapEndsWhatRanOutAndTellsOfTheNext, aLeaseRunsOutByTheServersClock, manyReapersEndEachLeaseOnce,
+	return named(aLeaseThatIsLetRunOutIsReapedAlone, aReapEndsWhatRanOutAndTellsOfTheNext, aLeaseRunsOutByTheServersClock, manyReapersEndEachLeaseOnce,
 		thousandsOfExpiredLeasesAreReapedInBoundedCalls)
 }
 
@@ -136,4 +136,16 @@ func thousandsOfExpiredLeasesAreReapedInBoundedCalls(t *testing.T, e *Env) {
 		t.Errorf("reaped %d, %d are todo; want %d", total, s.Todo, n)
 	}
 	wantIDs(t, "todo", e.Listed(t, store.Todo), ids)
+}
+
+func aLeaseThatIsLetRunOutIsReapedAlone(t *testing.T, e *Env) {
+	e.Add(t, 2)
+	leases := e.Claim(t, 2)
+	must(t, e.Runtime.Lapse(t.Context(), instance, leases[0].Job.ID))
+	if m := e.Reap(t); len(m.Reaped) != 1 || m.Reaped[0].Job != leases[0].Job.ID || m.Reaped[0].Crashes != 1 {
+		t.Errorf("reaped: %+v", m.Reaped)
+	}
+	e.Want(t, store.Todo, leases[0].Job.ID)
+	e.Want(t, store.Doing, leases[1].Job.ID)
+	wantErr(t, "once more", e.Runtime.Lapse(t.Context(), instance, leases[0].Job.ID), store.ErrLeaseLost)
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/uuid"
@@ -11,7 +12,7 @@ import (
 // A requeue resumes with what is committed, or drops all of it, or what came after some step.
 func resumeCases() []Case {
 	return named(requeueResumesWithWhatIsCommitted, requeueAfreshDropsAll, requeueFromAStepDropsWhatCameAfter, aChildIsNotRequeued,
-		aRequeuedParentIsDeafToItsOldChildren)
+		aRequeuedParentIsDeafToItsOldChildren, stepsAreInTheOrderInWhichTheyWereFirstCommitted)
 }
 
 // family has a parent with two local steps around two children, one of which failed, and one that is open; it is dead.
@@ -100,4 +101,37 @@ func aRequeuedParentIsDeafToItsOldChildren(t *testing.T, e *Env) {
 	e.sweepLater(t) // which cancels the old one, and leaves the new one
 	e.Want(t, store.Parked, l.Job.ID)
 	e.wantStep(t, l.Job.ID, "open", store.StepDispatched, "", 0)
+}
+
+func stepsAreInTheOrderInWhichTheyWereFirstCommitted(t *testing.T, e *Env) {
+	at := func(save int) store.StepWrite {
+		return store.StepWrite{Name: "at", Kind: store.CursorStep, Save: save, Value: []byte(fmt.Sprint(save))}
+	}
+	for from, want := range map[string][]string{
+		"last":   {"at", "early", "redone"},
+		"redone": {"at", "early"},
+		"early":  {"at"},
+		"at":     {},
+	} {
+		l := e.hold(t)
+		e.commit(t, l, at(1))
+		e.commit(t, l, local("early", `1`))
+		redone := e.commit(t, l, local("redone", `"as it was"`))[0].Number
+		e.commit(t, l, local("last", `2`))
+		e.commit(t, l, at(2))
+		w := local("redone", `3`)
+		w.Replace = redone
+		for range 2 { // repeated, as when its reply was lost
+			if got := e.commit(t, l, w)[0]; string(got.Result) != `3` || got.Number != redone {
+				t.Fatalf("a step that took the place of number %d is %+v", redone, got)
+			}
+		}
+		e.end(t, l, store.Bury)
+		must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.FromStep(from)))
+		e.wantSteps(t, l.Job.ID, want...)
+		if len(want) > 0 {
+			e.wantStep(t, l.Job.ID, "at", store.StepCompleted, `2`, 0) // its last position
+		}
+		e.end(t, e.claimOne(t), store.Complete)
+	}
 }

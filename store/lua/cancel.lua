@@ -1,7 +1,7 @@
 -- Cancels jobs: at once unless they are doing; then their process is told and the request is kept until the job has ended.
 -- KEYS: the instance's.
 -- ARGV: the ids.
--- Returns: 0; for each id the state that the job was in (0: no such job, -1: in none); how many of them leave children behind.
+-- Returns: 0; for each id the state that the job was in (0: no such job, -1: in none); how many of them have left somebody to be told.
 
 local bad = foreign()
 if bad then return bad end
@@ -35,4 +35,4 @@ for i = 2, #gone, 2 do ids[#ids + 1] = gone[i] end
 tell(ids, wanted(ids, now))
 for set, some in pairs(from) do drop('ZREM', set, some) end
 close(ids, false, now)
-return { 0, out, strayed }
+return { 0, out, tasks }

@@ -2,7 +2,7 @@
 -- KEYS: the instance's.
 -- ARGV: the ids.
 -- Returns: 0; for each id the state that the job was in: 0 there is no such job, 3 it is doing and stays, -1 it was in none;
---   how many of them leave children behind.
+--   how many of them have left somebody to be told.
 
 local bad = foreign()
 if bad then return bad end
@@ -28,4 +28,4 @@ tell(gone, wanted(gone, now))
 for set, ids in pairs(from) do drop('ZREM', set, ids) end
 drop('ZREM', deadlines, gone)
 erase(gone)
-return { 0, out, strayed }
+return { 0, out, tasks }

@@ -96,6 +96,7 @@ local newRuns, newErrors, newProgress, newResults = {}, {}, {}, {}
 local erased, over = {}, {}
 local noted = {} -- what parked jobs wait for: a key, its fields
 local completed, ended, resting = {}, {}, {} -- jobs that are done now, dead or cancelled, waiting again
+local culled = {} -- jobs that are dead without having been claimed
 local function put(list, id, value)
   if value then
     list[#list + 1] = id
@@ -307,7 +308,7 @@ if room > 0 and not notes[1] then
   add('ZADD', doing, doings)
   for k = 1, #buried, 2 do
     into.x[#into.x + 1] = buried[k + 1]
-    ended[#ended + 1] = buried[k + 1]
+    culled[#culled + 1] = buried[k + 1]
   end
   if special then
     unlock(unlocks, 'c')
@@ -374,8 +375,9 @@ drop('ZREM', doing, undone)
 drop('HDEL', workers, idle)
 drop('ZREM', cancels, ids)
 if special then
-  close(completed, true, now)
-  close(ended, false, now)
+  close(completed, true, now, GRACE)
+  close(ended, false, now, GRACE)
+  close(culled, false, now)
 end
 trim(done, trimmedDone)
 trim(dead, trimmedDead)

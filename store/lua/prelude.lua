@@ -377,9 +377,11 @@ local function due(now)
   return first < NEVER and math.max(0, first - now) or -1
 end
 
--- Puts the outcomes of children that have ended into the outbox, from where they go to their parents. The fate: d done, g gone,
--- x dead or cancelled. What they ended with has been written already.
-local function owe(ids, fate, now)
+local tasks = 0 -- how many jobs there were, in this call, of whose end the sweeper has to tell parents or children at once
+
+-- Puts the outcomes of children that have ended into the outbox, from where they go to their parents: at once, or after a while, if
+-- their worker brings them there itself. The fate: d done, g gone, x dead or cancelled. What they ended with has been written already.
+local function owe(ids, fate, now, wait)
   local refs = look('HMGET', parents, ids)
   local kin, out, work = {}, {}, {}
   for i = 1, #ids do
@@ -392,16 +394,16 @@ local function owe(ids, fate, now)
     if fate == 'x' and live[cancelled] and call('ZSCORE', cancelled, id) then letter = 'c' end
     out[#out + 1] = id
     out[#out + 1] = letter .. #ref .. ' ' .. ref .. text
-    work[#work + 1] = whole(now + GRACE)
+    work[#work + 1] = whole(now + (wait or 0))
     work[#work + 1] = 'r' .. id
   end
+  if not wait then tasks = tasks + #kin end
   add('HSET', outbox, out)
   add('ZADD', chores, work)
 end
 
 -- Notes for the sweeper that the open children of these jobs, up to their present generation, are to be cancelled (c) or left to
 -- themselves (d).
-local strayed = 0 -- how many jobs with such children there were
 local function stray(ids, fate, now)
   local heads, work = look('HMGET', stepped, ids), {}
   for i = 1, #ids do
@@ -409,22 +411,31 @@ local function stray(ids, fate, now)
     if gen and open ~= '0' then
       work[#work + 1] = whole(now)
       work[#work + 1] = 's' .. fate .. ids[i] .. format('%06d', tonumber(gen))
-      strayed = strayed + 1
+      tasks = tasks + 1
     end
   end
   add('ZADD', chores, work)
 end
 
--- What the end of jobs means for their parents and children, keys and deadlines. done: whether they completed.
-local function close(ids, completed, now)
+-- What the end of jobs means for their parents and children, keys and deadlines. completed: whether they are done; wait: see owe.
+local function close(ids, completed, now, wait)
   if #ids == 0 then return end
-  if live[parents] then owe(ids, completed and 'd' or 'x', now) end
+  if live[parents] then owe(ids, completed and 'd' or 'x', now, wait) end
   if live[stepped] then stray(ids, completed and 'd' or 'c', now) end
   unlock(ids, completed and 'cdt' or 'ct')
   drop('ZREM', deadlines, ids)
 end
 
--- Removes all that is kept of the jobs, but for their places in the sets of states.
+-- Whether a job has children, of any generation, that the sweeper has still to cancel or to let go.
+local function leaves(id)
+  return live[children] and #redis.pcall('ZRANGEBYLEX', children, '[' .. id .. '0', '(' .. id .. ':', 'LIMIT', 0, 1) > 0
+end
+
+-- The same, given its entry in stepped, which spares most the look.
+local function familiar(id, text) return match(text, ' (%d+)$') ~= '0' and leaves(id) end
+
+-- Removes all that is kept of the jobs, but for their places in the sets of states. Of one that leaves children behind a head without records
+-- stays until the sweeper has seen to them: so a job that is enqueued under its id has a later generation, and children of its own.
 local function erase(ids)
   drop('HDEL', jobs, ids)
   drop('HDEL', runs, ids)
@@ -435,17 +446,19 @@ local function erase(ids)
   drop('HDEL', owners, ids)
   drop('HDEL', parents, ids)
   if not live[stepped] then return end
-  local had = look('HMGET', stepped, ids)
+  local had, heads, gone = look('HMGET', stepped, ids), {}, {}
   for i = 1, #ids do
-    if had[i] then redis.pcall('UNLINK', recordsKey(ids[i])) end
+    local id = ids[i]
+    if had[i] then redis.pcall('UNLINK', recordsKey(id)) end
+    if had[i] and familiar(id, had[i]) then
+      heads[#heads + 1] = id
+      heads[#heads + 1] = headed({ parse(had[i])[1] + 1, 0, 0, 0, 0, 0, 0 })
+    else
+      gone[#gone + 1] = id
+    end
   end
-  drop('HDEL', stepped, ids)
-end
-
--- Whether a job with this entry in stepped has children that the sweeper has yet to cancel or to let go.
-local function familiar(id, text)
-  if match(text, ' (%d+)$') == '0' then return false end
-  return #call('ZRANGEBYLEX', children, '[' .. id .. '0', '(' .. id .. ':', 'LIMIT', 0, 1) > 0
+  add('HSET', stepped, heads)
+  drop('HDEL', stepped, gone)
 end
 
 -- The jobs among ids that somebody waits for: a set, or nil.

@@ -160,4 +160,5 @@ if #ids == 0 and now < grace then next = math.max(next, grace - now) end
 for _, list in ipairs({ trimDone, trimCancelled, trimDead, lapsed, expired, past, far }) do
   if #list >= STEP then next = 0 end
 end
+if tasks > 0 then work = 0 end
 return { 0, next, { #trimDone, #trimDead, #trimCancelled }, missing, report, late, work }

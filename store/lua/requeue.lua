@@ -116,4 +116,4 @@ drop('HDEL', results, back)
 drop('ZREM', deadlines, back)
 drop('ZREM', windows, ended)
 if not paused then wake(#back) end
-return { 0, out, strayed }
+return { 0, out, tasks }

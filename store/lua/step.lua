@@ -65,8 +65,12 @@ local function record(id, h, old, letter, name, text, replaces)
   elseif old and not (replaces and match(old, '^%a(%d+) ') == replaces) then
     return
   end
-  h[3] = h[3] + 1
-  local opening = letter .. whole(h[3]) .. ' ' .. whole(h[1])
+  local number = old and match(old, '^%a(%d+) ') -- what takes a record's place has its number
+  if not number then
+    h[3] = h[3] + 1
+    number = whole(h[3])
+  end
+  local opening = letter .. number .. ' ' .. whole(h[1])
   if letter == 'z' then return opening .. ' ' .. whole(now + tonumber(text)) .. '\n' end
   if letter == 'k' then
     local saves, position = match(text, '^(%d+) (.*)$')

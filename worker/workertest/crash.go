@@ -2,6 +2,7 @@ package workertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -19,18 +20,23 @@ import (
 
 // CrashEverywhere runs a job of an instance again and again, each time in a fresh world and with a crash at another boundary of its steps, and those of
 // its children: before a step's function, after it and before its result is kept, after that, and for an async step between its record and its
-// child. A crash ends the handler where it stands and takes its lease away, and those of the other jobs of its instance; they run again as after any
-// crash. setup registers the handlers, with sup, and is called for each run.
+// child. A crash ends the handler where it stands, and its lease is reaped at once instead of in its time: the job runs again as after any crash,
+// with no attempt charged, and whatever of the handler still runs is a stale worker's. setup registers the handlers, with sup, and is called
+// for each run: one without a crash, and one for each boundary.
 //
 // It fails the test when a job does not come to be done, when a step's function runs that has been committed, or runs more than once
 // for any other reason than a crash between its effect and the keeping of its result. That one nobody can rule out: it is logged, with the number
-// of times each step ran, and is what idempotency keys are for.
+// of times each step's function and each [Effect] ran, and is what idempotency keys are for. An Effect outside of a step must not happen twice either, with a
+// crash or without.
 //
-// In a bubble of testing/synctest sleeps take no time; outside of one they take theirs.
+// In a bubble of testing/synctest sleeps take no time; outside of one they take theirs. Crashes take next to none.
 func CrashEverywhere(t testing.TB, setup func(t testing.TB, sup *worker.Supervisor), instance string, payload any) {
 	t.Helper()
 	first := newRun(t, setup, instance, payload, nil)
 	first.do()
+	for _, what := range first.order {
+		first.judgeCount(what, first.effects[what], math.MaxInt)
+	}
 	if len(first.seen) == 0 {
 		t.Errorf("the handler of %s has no steps", instance)
 	}
@@ -49,6 +55,13 @@ type point struct {
 	where          crash.Where
 }
 
+func (p point) String() string {
+	if p.where == inside || p.where == outside {
+		return fmt.Sprintf("the effect %q of %s", p.step, p.instance)
+	}
+	return fmt.Sprintf("the function of step %q of %s", p.step, p.instance)
+}
+
 // crashRun is a job with a crash at one point, or none.
 type crashRun struct {
 	t        testing.TB
@@ -61,8 +74,8 @@ type crashRun struct {
 	mu      sync.Mutex
 	seen    []point // boundaries, in the order in which they were first come to
 	known   map[point]bool
-	effects map[point]int // how often each step's function has run; without where
-	order   []point
+	effects map[point]int // how often each step's function has run, and each Effect has happened
+	order   []point       // of these
 	crashed bool
 }
 
@@ -81,9 +94,10 @@ func newRun(t testing.TB, setup func(t testing.TB, sup *worker.Supervisor), inst
 // watch gives handlers the hook.
 func (r *crashRun) watch(next worker.Handler) worker.Handler {
 	return func(ctx context.Context, job store.Job) error {
+		ctx = context.WithValue(ctx, observerKey{}, &observer{r, job.Instance, worker.IdempotencyKey(ctx)})
 		return next(crash.With(ctx, func(step string, where crash.Where) {
 			if r.come(point{job.Instance, step, where}) {
-				r.crash(job.Instance)
+				r.crash(job)
 			}
 		}), job)
 	}
@@ -98,10 +112,7 @@ func (r *crashRun) come(p point) bool {
 		r.seen = append(r.seen, p)
 	}
 	if p.where == crash.AfterEffect {
-		step := point{p.instance, p.step, ""}
-		if r.effects[step]++; r.effects[step] == 1 {
-			r.order = append(r.order, step)
-		}
+		r.countLocked(point{p.instance, p.step, ""})
 	}
 	if r.at == nil || r.crashed || p != *r.at {
 		return false
@@ -110,15 +121,24 @@ func (r *crashRun) come(p point) bool {
 	return true
 }
 
-// crash takes the leases of the instance away, as their end in time would, and ends the goroutine.
-func (r *crashRun) crash(instance string) {
+func (r *crashRun) countLocked(what point) {
+	if r.effects[what]++; r.effects[what] == 1 {
+		r.order = append(r.order, what)
+	}
+}
+
+// crash has the lease of the job reaped, and ends the goroutine.
+func (r *crashRun) crash(job store.Job) {
+	ctx, rt := context.Background(), r.st.Runtime()
 	kept := store.Retention{Age: 365 * 24 * time.Hour, Count: 1_000_000}
-	terms := store.Terms{Instance: instance, Lease: time.Millisecond, Done: kept, Dead: kept, MaxCrashes: math.MaxInt32}
-	for range 2 { // the first cuts the leases short
-		if _, err := r.st.Runtime().Reap(context.Background(), terms); err != nil {
-			r.t.Errorf("crashing: %v", err)
-		}
-		time.Sleep(3 * time.Millisecond)
+	terms := store.Terms{Instance: job.Instance, Lease: worker.DefaultLease, Done: kept, Dead: kept, MaxCrashes: math.MaxInt32}
+	err := rt.Lapse(ctx, job.Instance, job.ID)
+	if err == nil {
+		_, err = rt.Reap(ctx, terms)
+	}
+	now, failed := r.st.Get(ctx, job.ID)
+	if err = errors.Join(err, failed); err != nil || now.State == store.Doing && now.Worker == job.Worker {
+		r.t.Errorf("%s: the lease could not be taken away: %v", r.what(), err)
 	}
 	runtime.Goexit()
 }
@@ -163,19 +183,36 @@ func (r *crashRun) judge(plain *crashRun) {
 	if !r.crashed {
 		r.t.Errorf("%s: it did not come there: the handler takes another way each time", r.what())
 	}
-	for step, n := range r.effects {
-		most := max(plain.effects[step], 1)
-		if r.at.where == crash.AfterEffect && step == (point{r.at.instance, r.at.step, ""}) {
-			most++
-		}
-		if n > most {
-			r.t.Errorf("%s: the function of step %q of %s ran %d times, want %d at most", r.what(), step.step, step.instance, n, most)
+	for _, what := range r.order {
+		r.judgeCount(what, r.effects[what], max(plain.effects[what], 1))
+	}
+	for _, what := range plain.order {
+		if r.effects[what] == 0 {
+			r.t.Errorf("%s: %s never ran", r.what(), what)
 		}
 	}
-	for step := range plain.effects {
-		if r.effects[step] == 0 {
-			r.t.Errorf("%s: step %q of %s never ran", r.what(), step.step, step.instance)
+}
+
+// judgeCount compares how often a step's function has run, or an Effect has happened, with how often it did without a crash.
+func (r *crashRun) judgeCount(what point, n, most int) {
+	r.t.Helper()
+	switch what.where {
+	case outside:
+		if n > 1 {
+			r.t.Errorf("%s: %s, which is outside of a step, happened %d times", r.what(), what, n)
 		}
+		return
+	case inside: // that of its step's function is judged; which one it is in is not known
+		if r.at != nil && r.at.where == crash.AfterEffect {
+			most++
+		}
+	default:
+		if r.at != nil && r.at.where == crash.AfterEffect && what == (point{r.at.instance, r.at.step, ""}) {
+			most++
+		}
+	}
+	if n > most {
+		r.t.Errorf("%s: %s ran %d times, want %d at most", r.what(), what, n, most)
 	}
 }
 
