@@ -92,9 +92,7 @@ end
 -- Decide where each finished job goes.
 local special = live[owners] or live[deadlines] or live[probes] or live[stepped] or live[parents]
 local into = { d = {}, x = {}, c = {}, t = {}, s = {}, p = {} }
-local newRuns, newErrors, newProgress, newResults = {}, {}, {}, {}
 local erased, over = {}, {}
-local noted = {} -- what parked jobs wait for: a key, its fields
 local completed, ended, resting = {}, {}, {} -- jobs that are done now, dead or cancelled, waiting again
 local culled = {} -- jobs that are dead without having been claimed
 local function put(list, id, value)
@@ -103,74 +101,75 @@ local function put(list, id, value)
     list[#list + 1] = value
   end
 end
-local asked, awaits = look('ZMSCORE', cancels, ids), wanted(ids, now) or {}
-if not (next(extras) or special or live[cancels] or live[awaited] or string.find(letters, '[^d]')) then -- all are just done
-  for k = 1, ending do
-    if keepNone then
-      erased[k] = ids[k]
-    else
-      into.d[2 * k - 1], into.d[2 * k] = stamp, ids[k]
-    end
-  end
-else
-  local kin = keepNone and look('HMGET', parents, ids) or {} -- a child stays until its parent has its outcome
-  local heads = keepNone and live[children] and look('HMGET', stepped, ids) or {} -- a parent until its children have been seen to
-  for k = 1, ending do
-    local i, id = current[k], ids[k]
-    local target, extra = sub(letters, i, i), extras[i] or {}
-    if asked[k] and target ~= 'd' then
-      target = 'c'
-      changed[i] = target
-    end
-    local score = stamp
-    if target == 'p' then
-      local till, key, notes
-      target, till, key, notes = parking(id, extra.W, sub(leases[i], 17, 24), now)
-      if target ~= 'p' then changed[i] = target end
-      if target == 'p' then
-        score = till
-        noted[#noted + 1] = { key, notes }
+do
+  local new = { N = {}, E = {}, P = {}, R = {} } -- runs, errors, progress, results
+  local noted = {} -- what parked jobs wait for: a key, its fields
+  local asked, awaits = look('ZMSCORE', cancels, ids), wanted(ids, now) or {}
+  if not (next(extras) or special or live[cancels] or live[awaited] or string.find(letters, '[^d]')) then -- all are just done
+    for k = 1, ending do
+      if keepNone then
+        erased[k] = ids[k]
       else
-        score = extra.S
+        into.d[2 * k - 1], into.d[2 * k] = stamp, ids[k]
       end
-    elseif target == 't' then
-      score = extra.S
-    elseif target == 's' then
-      score = whole(now * 16 + tonumber(extra.S))
-    elseif awaits[id] then
-      over[#over + 1] = id
     end
-    if special then
-      local list = target == 'd' and completed or (target == 't' or target == 's' or target == 'p') and resting or ended
-      list[#list + 1] = id
-    end
-    if keepNone and (target == 'd' or target == 'c') and not awaits[id] and not kin[k]
-      and not (heads[k] and familiar(id, heads[k])) then
-      erased[#erased + 1] = id
-    else
-      local list = into[target]
-      local n = #list
-      list[n + 1], list[n + 2] = score, id
-      put(newRuns, id, extra.N)
-      put(newErrors, id, extra.E)
-      put(newProgress, id, extra.P)
-      put(newResults, id, extra.R)
+  else
+    local kin = keepNone and look('HMGET', parents, ids) or {} -- a child stays until its parent has its outcome
+    local heads = keepNone and live[children] and look('HMGET', stepped, ids) or {} -- a parent until its children have been seen to
+    for k = 1, ending do
+      local i, id = current[k], ids[k]
+      local target, extra = sub(letters, i, i), extras[i] or {}
+      if asked[k] and target ~= 'd' then
+        target = 'c'
+        changed[i] = target
+      end
+      local score = stamp
+      if target == 'p' then
+        local till, key, notes
+        target, till, key, notes = parking(id, extra.W, sub(leases[i], 17, 24), now)
+        if target ~= 'p' then changed[i] = target end
+        if target == 'p' then
+          score = till
+          noted[#noted + 1] = { key, notes }
+        else
+          score = extra.S
+        end
+      elseif target == 't' then
+        score = extra.S
+      elseif target == 's' then
+        score = whole(now * 16 + tonumber(extra.S))
+      elseif awaits[id] then
+        over[#over + 1] = id
+      end
+      if special then
+        local list = target == 'd' and completed or (target == 't' or target == 's' or target == 'p') and resting or ended
+        list[#list + 1] = id
+      end
+      if keepNone and (target == 'd' or target == 'c') and not awaits[id] and not kin[k]
+        and not (heads[k] and familiar(id, heads[k])) then
+        erased[#erased + 1] = id
+      else
+        local list = into[target]
+        local n = #list
+        list[n + 1], list[n + 2] = score, id
+        for letter, written in pairs(new) do put(written, id, extra[letter]) end
+      end
     end
   end
+  if not repeated then answer = amended(letters, changed) end
+  grow(runs, new.N)
+  add('HSET', errors, new.E)
+  add('HSET', progress, new.P)
+  add('HSET', results, new.R)
+  add('ZADD', done, into.d)
+  add('ZADD', dead, into.x)
+  add('ZADD', cancelled, into.c)
+  add('ZADD', scheduled, into.s)
+  add('ZADD', todo, into.t)
+  add('ZADD', parked, into.p)
+  for k = 1, #noted do many('HSET', noted[k][1], noted[k][2]) end
+  if special then mind(resting, true) end
 end
-if not repeated then answer = amended(letters, changed) end
-grow(runs, newRuns)
-add('HSET', errors, newErrors)
-add('HSET', progress, newProgress)
-add('HSET', results, newResults)
-add('ZADD', done, into.d)
-add('ZADD', dead, into.x)
-add('ZADD', cancelled, into.c)
-add('ZADD', scheduled, into.s)
-add('ZADD', todo, into.t)
-add('ZADD', parked, into.p)
-for k = 1, #noted do many('HSET', noted[k][1], noted[k][2]) end
-if special then mind(resting, true) end
 
 -- Make due jobs todo, at most 1,000, and find out when the next is due.
 local again, promoted, soonest = repeated and 0 or -1, {}, nil
