@@ -212,6 +212,9 @@ func (l *Lease) claimed(r run, err error) {
 	if err != nil && l.Broken == nil {
 		l.Broken = err
 	}
+	if _, err := strconv.ParseUint(r.place, 10, 64); err != nil {
+		r.place = placeOf("") // somebody else wrote it: a script must not stumble over it half-way
+	}
 	l.run = r
 	l.Job.Attempt, l.Job.Crashes, l.Job.StartedAt = r.attempt, r.crashes, fromMS(r.started)
 }

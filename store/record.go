@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// A record is what never changes of a job:
+// A record is what never changes of a job, behind a head:
 //
 //	'1'                  the version of this format
 //	13 digits            when it was enqueued, in ms; the server's clock writes it

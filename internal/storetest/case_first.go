@@ -13,7 +13,8 @@ import (
 
 // The first run of a job, which a short record tells of itself: it must not show where that is kept.
 func firstCases() []Case {
-	return named(theFirstRunIsToldAsEveryOther, whatIsRequeuedUnclaimedTakesANewPlace, aFirstRunWhoseRecordIsSpoiltEnds)
+	return named(theFirstRunIsToldAsEveryOther, whatIsRequeuedUnclaimedTakesANewPlace, theFormOfARecordDoesNotShow,
+		aFirstRunWhoseRecordIsSpoiltEnds, whatIsHandedOverOfASpoiltRunIsReleased)
 }
 
 // kinds of jobs by how their records are: short, long, and without a place as they are not todo at once.
@@ -125,6 +126,85 @@ func aFirstRunWhoseRecordIsSpoiltEnds(t *testing.T, e *Env) {
 			}
 			if holders, err := e.Store.Workers(t.Context(), instance); err != nil || len(holders) > 0 {
 				t.Errorf("spoilt as %q and ended by %v: %v hold a job, %v", spoilt, verb, holders, err)
+			}
+			e.wipe(t)
+		}
+	}
+}
+
+// Records of up to 1,024 bytes are rewritten at the first claim, which adds 29 to them.
+func theFormOfARecordDoesNotShow(t *testing.T, e *Env) {
+	for _, priority := range []int{1, 5, 10} {
+		var jobs []store.NewJob
+		for _, size := range []int{40, 994, 995, 996, 1023, 1024, 1025, 1053, 1054} {
+			jobs = append(jobs, store.NewJob{Priority: priority, Payload: []byte(`"` + strings.Repeat("x", size-34) + `"`)})
+		}
+		ids, crew := e.Enqueue(t, jobs...), workers(len(jobs))
+		var leases []*store.Lease
+		claims := func(when string, attempt, crashes int) {
+			t.Helper()
+			leases = e.Exchange(t, e.Terms(), store.Exchange{Claims: crew}).Leases
+			wantIDs(t, when, jobIDs(leases), ids)
+			again := e.Exchange(t, e.Terms(), store.Exchange{Claims: crew}).Leases
+			for i, l := range leases {
+				if l.Broken != nil || l.Job.Attempt != attempt || l.Job.Crashes != crashes || l.Job.Priority != priority {
+					t.Errorf("%s: job %d is %+v (%v), want attempt %d after %d crashes", when, i, l.Job, l.Broken, attempt, crashes)
+				}
+				if got, want := fmt.Sprintf("%+v", again[i].Job), fmt.Sprintf("%+v", l.Job); got != want {
+					t.Errorf("%s: handed over again, job %d is %s, was %s", when, i, got, want)
+				}
+				if j := e.Job(t, ids[i]); j.Attempt != attempt || j.Crashes != crashes || j.Worker != crew[i] || !j.StartedAt.Equal(l.Job.StartedAt) {
+					t.Errorf("%s: job %d is shown as %+v", when, i, j)
+				}
+			}
+		}
+		all := func(v store.Verb) {
+			for _, l := range leases {
+				e.end(t, l, v)
+				e.Later(t, 2*time.Millisecond) // those that are retried come in this order
+			}
+		}
+		claims("at first", 1, 0)
+		all(store.Release)
+		claims("released", 1, 0)
+		e.Later(t, lease+time.Millisecond)
+		e.Reap(t)
+		claims("reaped", 1, 1)
+		all(store.Retry)
+		e.Later(t, time.Minute)
+		claims("retried", 2, 0)
+		all(store.Bury)
+		for _, id := range ids {
+			must(t, e.Store.Requeue(t.Context(), id, store.RequeueMode{}))
+		}
+		claims("requeued", 1, 0)
+		all(store.Complete)
+		e.wipe(t)
+	}
+}
+
+// Whatever was made of the record, a script must not stumble over what it is then told: it would have done half of its work.
+func whatIsHandedOverOfASpoiltRunIsReleased(t *testing.T, e *Env) {
+	for _, rest := range []string{"", strings.Repeat("0", 20), strings.Repeat("0", 13) + strings.Repeat("x", 16) + "5\x00{}"} {
+		for _, found := range []bool{false, true} {
+			l := e.hold(t)
+			w := l.Worker()
+			e.put(t, "HSET", e.Key(instance, "jobs"), l.Job.ID[:], "2"+strings.Repeat("0", 13)+string(w[:])+rest)
+			other := e.hold(t)
+			var got []*store.Lease
+			if found {
+				var err error
+				_, got, err = e.Runtime.Heartbeat(t.Context(), e.Terms(), nil, []uuid.UUID{w})
+				must(t, err)
+			} else {
+				got = e.Exchange(t, e.Terms(), store.Exchange{Claims: []uuid.UUID{w}}).Leases
+			}
+			for _, l := range got {
+				e.Exchange(t, e.Terms(), store.Exchange{Finishes: []store.Finish{{Lease: other, Verb: store.Complete}, {Lease: l, Verb: store.Release}}})
+				e.Want(t, store.Done, other.Job.ID)
+			}
+			if len(got) != 1 {
+				t.Errorf("spoilt with %q: %d leases were handed over, want 1", rest, len(got))
 			}
 			e.wipe(t)
 		}

@@ -285,7 +285,7 @@ func (m *machine) vandalise(t *rapid.T, d *driven) {
 		t.Skip("no such record")
 	}
 	if j.attempt == 1 && j.crashes == 0 {
-		t.Skip("the record may tell of its first run: see theRecordOfAJobIsLostWhileItRuns")
+		t.Skip("the record may tell of its first run: see aFirstRunWhoseRecordIsSpoiltEnds")
 	}
 	to, what := recordDeleted, "delete the record of "
 	if rapid.Bool().Draw(t, "unreadable") {

@@ -135,16 +135,16 @@ local function following(last, now) return math.max((tonumber(last or 0) or 0) +
 
 -- The first run of a job whose record is short is kept in that, so that it costs no line in runs: a 2 for the 1, since when,
 -- the worker. A line in runs counts before it; what is begun again has one.
-local SHORT = 4096 -- bytes
+local SHORT = 1024 -- bytes; part of the format
 local function ranIn(record)
   return record and byte(record, 1) == 50 and '1 0 ' .. sub(record, 44, 59) .. ' ' .. sub(record, 2, 14) .. ' ' .. sub(record, 15, 30)
 end
 
--- A job's latest run, given its record; false when it never ran.
-local function runOf(id, record) return live[runs] and call('HGET', runs, id) or ranIn(record) end
+-- A job's latest run; false when it never ran. Its record is read, where it is not given, only if it is short.
+local function runOf(id, record) return live[runs] and call('HGET', runs, id) or ranIn(record or call('HGET', jobs, id)) end
 
 -- The worker that a job's latest run is of.
-local function workerOf(id) return match(runOf(id, call('HGET', jobs, id)) or '', '^%d+ %d+ %d+ %d+ (.*)$') end
+local function workerOf(id) return match(runOf(id) or '', '^%d+ %d+ %d+ %d+ (.*)$') end
 
 -- Reserves n sequence numbers and returns the first.
 local function reserve(n, now)

@@ -6,5 +6,5 @@
 local bad = foreign()
 if bad then return bad end
 local out = {}
-for i = 1, #ARGV do out[i] = runOf(ARGV[i], call('HGET', jobs, ARGV[i])) or '' end
+for i = 1, #ARGV do out[i] = runOf(ARGV[i]) or '' end
 return { 0, out }
