@@ -100,7 +100,7 @@ func TestAHookThatRefusesAChildIsAnErrorOfAsync(t *testing.T) {
 			}
 			_, err = f.Wait(ctx)
 			return err
-		}, at1s)
+		}, at1s, worker.Concurrency(1))
 		later, never, named := r.enqueue("order", "later"), r.enqueue("order", "never"), r.enqueue("order", "named")
 		panics := r.enqueue("order", "panics", func(j *store.NewJob) { j.MaxAttempts = 2 })
 		r.start()
