@@ -36,15 +36,22 @@ type DispatchPage struct {
 func (s *Store) FindDispatch(ctx context.Context, entry string, tick time.Time) (Dispatch, error) {
 	var found Dispatch
 	err := s.entry(ctx, "finding a dispatch", entry, func(instance string) error {
-		at := strconv.FormatInt(ms(tick), 10)
-		some, err := s.records(ctx, instance, entry, redis.ZRangeArgs{Start: at, Stop: "+inf", ByScore: true, Count: 100})
-		if err != nil {
-			return err
-		}
-		for _, d := range some {
-			if !d.ByHand && !d.First.After(tick) && !d.FireAt.Before(tick.Truncate(time.Millisecond)) {
-				found = d
-				return nil
+		key, at := s.keys.dispatches(instance, entry), strconv.FormatInt(ms(tick), 10)
+		for look := range dispatchLooks { // between a tick and a later one that stands for it there may be what was done by hand, or has failed
+			z := redis.ZRangeArgs{Key: key, Start: at, Stop: "+inf", ByScore: true, Offset: int64(look) * dispatchStep, Count: dispatchStep}
+			some, err := s.rdb.ZRangeArgs(ctx, z).Result()
+			if err != nil {
+				return s.named(ctx, err, key, "zset")
+			}
+			for _, member := range some {
+				d, ok := parseDispatch(instance, entry, member)
+				if ok && !d.ByHand && !d.First.After(tick) && !d.FireAt.Before(tick.Truncate(time.Millisecond)) {
+					found = d
+					return nil
+				}
+			}
+			if len(some) < dispatchStep {
+				break
 			}
 		}
 		return fmt.Errorf("%w: no record of %s for %v", ErrNotFound, entry, tick)
@@ -61,8 +68,11 @@ func (s *Store) Dispatched(ctx context.Context, entry string, tick time.Time) (b
 	return err == nil && d.Status == StatusDispatched, err
 }
 
-// dispatchLooks is how often Dispatches goes on, 500 records at a time, before it returns what it has.
-const dispatchLooks = 20
+// dispatchLooks is how often a search goes on, dispatchStep records at a time.
+const (
+	dispatchLooks = 20
+	dispatchStep  = 500
+)
 
 // Dispatches returns a page of the records that f selects: by the entry's key, the latest tick first. One page looks at 10,000 records
 // and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last.
@@ -120,7 +130,7 @@ func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage,
 	return page, err
 }
 
-// pageOf goes through up to 500 records of one entry after the cursor, which it moves on.
+// pageOf goes through some records of one entry after the cursor, which it moves on.
 func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, at *dispatchCursor, limit int, page *DispatchPage) (more bool, err error) {
 	key := s.keys.dispatches(instance, at.entry)
 	low, high := "-inf", at.score
@@ -134,7 +144,7 @@ func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, a
 	if !math.IsInf(high, 1) {
 		top = strconv.FormatFloat(high, 'f', 0, 64)
 	}
-	some, err := s.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: key, Start: top, Stop: low, ByScore: true, Rev: true, Count: 500}).Result()
+	some, err := s.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: key, Start: top, Stop: low, ByScore: true, Rev: true, Count: dispatchStep}).Result()
 	if err != nil {
 		return false, s.named(ctx, err, key, "zset")
 	}
@@ -152,22 +162,7 @@ func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, a
 			page.Dispatches = append(page.Dispatches, d)
 		}
 	}
-	return len(some) == 500, nil
-}
-
-func (s *Store) records(ctx context.Context, instance, entry string, z redis.ZRangeArgs) ([]Dispatch, error) {
-	z.Key = s.keys.dispatches(instance, entry)
-	some, err := s.rdb.ZRangeArgs(ctx, z).Result()
-	if err != nil {
-		return nil, s.named(ctx, err, z.Key, "zset")
-	}
-	var all []Dispatch
-	for _, member := range some {
-		if d, ok := parseDispatch(instance, entry, member); ok {
-			all = append(all, d)
-		}
-	}
-	return all, nil
+	return len(some) == dispatchStep, nil
 }
 
 // parseDispatch reads a record:

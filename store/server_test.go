@@ -63,14 +63,16 @@ func TestATickThatFindsNoMemoryHasFailedUntilThereIsSome(t *testing.T) {
 	read, err := e.Runtime.Entries(ctx, "mail", "", []string{"e"})
 	noError(t, "reading the entry", err)
 	tick := read.Now.Add(-time.Minute)
+	ticks := func() []store.EntryTicks {
+		return []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: tick}}}}
+	}
 	dispatch := func() error {
-		ticks := []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: tick}}}}
-		_, _, err := e.Runtime.Dispatch(ctx, new(store.Lane), "mail", "node", ticks)
+		_, _, err := e.Runtime.Dispatch(ctx, new(store.Lane), "mail", "node", ticks())
 		return err
 	}
 	noError(t, "limiting the memory", e.Raw.ConfigSet(ctx, "maxmemory", "1mb").Err())
 	wantErr(t, "dispatching", dispatch(), store.ErrServer)
-	_, _, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", map[string]time.Time{"e": tick})
+	_, _, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", ticks())
 	noError(t, "noting it", err)
 	if d, err := e.Store.FindDispatch(ctx, "e", tick); err != nil || d.Status != store.StatusFailed {
 		t.Errorf("%+v, %v; want it to have failed", d, err)

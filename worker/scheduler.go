@@ -1,11 +1,8 @@
 package worker
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/stint-go/stint/internal/cronspec"
@@ -18,9 +15,11 @@ import (
 // have decided, and the store checks both.
 
 const (
-	refreshEvery = 30 * time.Second // between two looks at what others have changed
+	refreshEvery = 30 * time.Second // between two looks at what others have changed, by this process' timers
 	settleFor    = 30 * time.Second // a request whose reply was lost is made again for so long; then it is made anew
 	registerSize = 1 << 20          // bytes, about, of the jobs in one call
+	ahead        = time.Hour        // a tick that is decided is further ahead only if Redis' clock has gone back; as in dispatch.lua
+	back         = time.Second      // that it has gone back is noticed from this on: less is made up for by waiting
 )
 
 type scheduler struct {
@@ -34,10 +33,12 @@ type scheduler struct {
 
 	registered bool
 	stale      bool      // what is registered has to be read
+	curious    bool      // a line that is disabled would have a tick: whether it still is has to be looked at
 	changes    string    // as they were when it was read last
 	heard      time.Time // when Redis told its clock last, by Config.Now
 	told       time.Time // what it told
-	refresh    time.Time // by Redis' clock
+	looked     time.Time // when others' changes were looked at last, by this process' timers
+	checked    int       // how many of the names have been looked at, in turn
 	pending    *request  // whose outcome is not known
 }
 
@@ -47,12 +48,16 @@ type line struct {
 	mine     string // its fingerprint
 	state    store.EntryState
 	spec     cronspec.Spec
-	next     time.Time // the next tick, or when to look at it again
+	base     time.Time // the ticks after this are to be decided
+	next     time.Time // the next of them, or when to look at it again
 	index    int       // in due; -1: it is not there
 	removed  bool
-	refused  string // why it can't be fired, as it was said last; "" if it can
-	foreign  bool   // its key belongs to another instance
-	standing string // the fingerprint of what stands, as it was said last
+	barred   bool      // it can't be registered here: that is tried again with each look
+	refused  string    // why it can't be fired, as it was said last; "" if it can
+	unmade   bool      // what its jobs are made of was lost
+	standing string    // the fingerprint of what stands, as it was said last
+	failures int       // in a row: its records can't be written
+	failed   time.Time // the tick that this was said of last
 }
 
 // request is a call of Dispatch.
@@ -84,9 +89,13 @@ func (s *scheduler) start() {
 func (s *scheduler) now() time.Time { return s.told.Add(s.run.now().Sub(s.heard)) }
 
 func (s *scheduler) sync(server time.Time) {
-	if !server.IsZero() {
-		s.heard, s.told = s.run.now(), server
+	if server.IsZero() {
+		return
 	}
+	if s.now().Sub(server) > back {
+		s.stale = true // the clock has gone back: when each line is to be asked about has to be thought over
+	}
+	s.heard, s.told = s.run.now(), server
 }
 
 func (s *scheduler) pass(ctx context.Context) (time.Duration, error) {
@@ -96,7 +105,8 @@ func (s *scheduler) pass(ctx context.Context) (time.Duration, error) {
 		}
 		s.registered = true
 	}
-	if s.stale || !s.now().Before(s.refresh) {
+	every := s.run.rarely(refreshEvery)
+	if s.stale || s.curious || time.Since(s.looked) >= every {
 		if err := s.look(ctx); err != nil {
 			return 0, err
 		}
@@ -106,11 +116,11 @@ func (s *scheduler) pass(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	wait := s.refresh.Sub(s.now())
+	wait := every - time.Since(s.looked)
 	if len(s.due) > 0 {
 		wait = min(wait, s.due[0].next.Sub(s.now()))
 	}
-	if s.stale {
+	if s.stale || s.curious {
 		wait = 0
 	}
 	return max(wait, time.Millisecond), nil
@@ -132,8 +142,13 @@ func (s *scheduler) request() *request {
 	r, decisions := &request{since: time.Now()}, 0
 	for len(s.due) > 0 && !s.due[0].next.After(now) {
 		l := s.due[0]
-		all := l.plan(now)
-		if len(all) == 0 { // it was a time to look at it again
+		if !l.state.Enabled {
+			s.curious, l.next = true, l.spec.Next(now.Add(s.run.rarely(refreshEvery)))
+			s.push(l)
+			continue
+		}
+		all := plan(l.spec, &l.state, l.base, now)
+		if len(all) == 0 { // the clock has gone back since
 			l.next = l.spec.Next(now)
 			s.push(l)
 			continue
@@ -156,130 +171,26 @@ func (s *scheduler) request() *request {
 	return r
 }
 
-func (s *scheduler) dispatch(ctx context.Context, r *request) error {
-	answers, now, err := s.run.rt.Dispatch(ctx, &s.lane, s.instance, s.run.cfg.Node, r.ticks)
-	s.sync(now)
-	if err != nil {
-		return errors.Join(err, s.undispatched(ctx, r, err))
-	}
-	s.pending = nil
-	for i, l := range r.lines {
-		s.answer(l, r.ticks[i].Decisions, answers[i], now)
-	}
-	return nil
+// queueOfLines is a heap: the first is the next to fire.
+type queueOfLines []*line
+
+func (q queueOfLines) Len() int           { return len(q) }
+func (q queueOfLines) Less(i, j int) bool { return q[i].next.Before(q[j].next) }
+func (q queueOfLines) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
 }
 
-// answer takes in what became of the ticks of a line, and puts it back to wait for its next.
-func (s *scheduler) answer(l *line, asked []store.Decision, a store.TickAnswer, now time.Time) {
-	var from time.Time
-	switch a.Verdict {
-	case store.Absent, store.Altered:
-		s.stale, from = true, now
-	case store.Disabled:
-		l.state.Enabled, from = false, now
-	default:
-		l.state.Enabled, l.state.Decided, l.state.Last, from = true, a.Latest, a.Last, a.Latest
-	}
-	l.next = l.spec.Next(from)
-	s.push(l)
-	for i, outcome := range a.Outcomes {
-		d := asked[min(i, len(asked)-1)]
-		switch outcome {
-		case store.TickDispatched:
-			s.tell(l, d, a.DecidedAt, store.StatusDispatched, "")
-		case store.TickSkipped:
-			s.tell(l, d, a.DecidedAt, store.StatusSkipped, d.Skip)
-		case store.TickOverlap:
-			s.tell(l, d, a.DecidedAt, store.StatusSkipped, store.ReasonOverlap)
-		}
-	}
+func (q *queueOfLines) Push(x any) {
+	l, _ := x.(*line)
+	l.index = len(*q)
+	*q = append(*q, l)
 }
 
-// tell says what has become of a tick.
-func (s *scheduler) tell(l *line, d store.Decision, when time.Time, status, reason string) {
-	zone := l.spec.Zone()
-	e := TickDispatched{Entry: l.declared.Key, Instance: s.instance, At: d.Tick.In(zone), First: cmp.Or(d.First, d.Tick).In(zone),
-		DispatchedAt: when, Late: when.Sub(d.Tick), Status: status, Reason: reason, Node: s.run.cfg.Node}
-	if status == store.StatusDispatched {
-		e.Job = s.run.rt.JobOfTick(s.instance, e.Entry, d.Tick)
-	}
-	s.run.events.emit(e)
-}
-
-// undispatched notes which ticks the server has refused to take.
-func (s *scheduler) undispatched(ctx context.Context, r *request, why error) error {
-	var few *store.ReplicasError
-	if !errors.Is(why, store.ErrServer) || errors.As(why, &few) {
-		return nil // nobody knows what became of them, or there is nobody to note it
-	}
-	s.lane.Abandon() // nothing was decided: what is due then is asked for anew
-	s.pending = nil
-	ticks := map[string]time.Time{}
-	for i, l := range r.lines {
-		for _, d := range r.ticks[i].Decisions {
-			if d.Skip == "" {
-				ticks[l.declared.Key] = d.Tick
-			}
-		}
-		s.push(l)
-	}
-	if len(ticks) == 0 {
-		return nil
-	}
-	first, now, err := s.run.rt.Undispatched(ctx, s.instance, s.run.cfg.Node, why.Error(), ticks)
-	for key, tick := range ticks {
-		if first[key] {
-			s.tell(s.byKey[key], store.Decision{Tick: tick}, now, store.StatusFailed, why.Error())
-		}
-	}
-	return err
-}
-
-// look reads the entries if others have changed any.
-func (s *scheduler) look(ctx context.Context) error {
-	read, err := s.run.rt.Entries(ctx, s.instance, s.changes, nil)
-	if err != nil {
-		return err
-	}
-	s.sync(read.Now)
-	if s.stale || read.Changes != s.changes {
-		if err := s.load(ctx); err != nil {
-			return err
-		}
-	}
-	var foreign, own []*line
-	for _, l := range s.lines {
-		switch {
-		case l.foreign:
-			foreign = append(foreign, l)
-		case !l.removed:
-			own = append(own, l)
-		}
-	}
-	if err := s.register(ctx, foreign, false); err != nil {
-		return err
-	}
-	if len(own) > 0 { // one stands for all
-		there, err := s.run.rt.Owned(ctx, own[0].declared.Key)
-		if err == nil && !there {
-			err = s.register(ctx, own, true)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	s.refresh = s.now().Add(s.run.rarely(refreshEvery))
-	return nil
-}
-
-// refuse notes, once, why a line can't be fired.
-func (s *scheduler) refuse(l *line, format string, a ...any) {
-	err := fmt.Errorf(format, a...)
-	s.drop(l)
-	if l.refused == err.Error() {
-		return
-	}
-	l.refused = err.Error()
-	s.run.log.Error("an entry is not fired by this process", "entry", l.declared.Key, "instance", s.instance, "err", err)
-	s.run.events.emit(EntryRefused{Entry: l.declared.Key, Instance: s.instance, Err: err})
+func (q *queueOfLines) Pop() any {
+	old := *q
+	l := old[len(old)-1]
+	l.index = -1
+	*q = old[:len(old)-1]
+	return l
 }
