@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	_ "time/tzdata" // the same on a machine without zone data
@@ -397,6 +396,11 @@ func TestJitterHoldsTheJobBackAndNotTheTick(t *testing.T) {
 			}
 			held[wait.Round(time.Second)] = true
 		}
+		for _, e := range append(of[worker.JobStarted](r.events), of[worker.JobStarted](other.events)...) {
+			if e.Waited > time.Second {
+				t.Errorf("a job that was held back counts as one that has waited for %v", e.Waited)
+			}
+		}
 		if len(held) < 4 {
 			t.Errorf("%d different delays in 6 ticks: %v", len(held), held)
 		}
@@ -671,48 +675,5 @@ func TestAProcessMayOnlySchedule(t *testing.T) {
 			t.Errorf("%+v, want three jobs for whoever handles them", s)
 		}
 		r.stopWell()
-	})
-}
-
-func TestTenThousandEntriesCostWhatIsDue(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		calls := map[string]int{}
-		var mu sync.Mutex
-		st, err := store.OpenEmbedded(store.Options{OnCall: func(op string, _ time.Duration, _ error) {
-			mu.Lock()
-			defer mu.Unlock()
-			calls[op]++
-		}})
-		must(t, err)
-		t.Cleanup(func() { must(t, st.Close()) })
-		st.Runtime().SetSole()
-		sup, err := worker.New(st, worker.Config{})
-		must(t, err)
-		ran := 0
-		worker.Handle(sup, "x", func(context.Context, none) error { ran++; return nil })
-		n := 10_000
-		for i := range n {
-			sup.Schedule(worker.Cron{Key: fmt.Sprint("yearly/", i), Spec: "0 0 1 7 *", Instance: "x", Payload: none{}})
-		}
-		sup.Schedule(worker.Cron{Key: "minutely", Spec: "* * * * *", Instance: "x", Payload: none{}})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- sup.Run(ctx) }()
-		settle(30 * time.Second)
-		mu.Lock()
-		clear(calls)
-		mu.Unlock()
-		settle(time.Hour)
-		mu.Lock()
-		if calls["dispatching"] != 60 || calls["reading entries"] > 7 || calls["registering entries"] > 0 || ran != 60 {
-			t.Errorf("in an hour %v, %d ran; want a call a tick and next to nothing else", calls, ran)
-		}
-		mu.Unlock()
-		all, err := st.Entries(t.Context())
-		if err != nil || len(all) != n+1 {
-			t.Errorf("%d entries, %v", len(all), err)
-		}
-		cancel()
-		must(t, <-done)
 	})
 }

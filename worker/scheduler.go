@@ -143,7 +143,11 @@ func (s *scheduler) request() *request {
 	for len(s.due) > 0 && !s.due[0].next.After(now) {
 		l := s.due[0]
 		if !l.state.Enabled {
-			s.curious, l.next = true, l.spec.Next(now.Add(s.run.rarely(refreshEvery)))
+			every := s.run.rarely(refreshEvery)
+			if l.spec.Next(l.next).Sub(l.next) >= every { // else the next look is soon enough
+				s.curious = true
+			}
+			l.next = l.spec.Next(now.Add(every))
 			s.push(l)
 			continue
 		}
