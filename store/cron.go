@@ -92,7 +92,8 @@ func parseMS(digits string) time.Time {
 	return fromMS(ms)
 }
 
-// Entries returns all entries of cron that are registered, by key.
+// Entries returns all entries of cron that are registered, by key. A *KeyError names an instance's that can't be read; those of the others
+// are returned all the same.
 func (s *Store) Entries(ctx context.Context) ([]Entry, error) {
 	var all []Entry
 	err := s.do(ctx, "listing entries", func() error {
@@ -104,23 +105,35 @@ func (s *Store) Entries(ctx context.Context) ([]Entry, error) {
 		for key, instance := range owners {
 			by[instance] = append(by[instance], key)
 		}
+		var bad error
 		for instance, keys := range by {
-			for some := range slices.Chunk(keys, MaxCall) {
-				read, err := s.readEntries(ctx, instance, "", some)
-				if err != nil {
-					return err
-				}
-				for _, e := range read.Entries {
-					if !e.Missing {
-						all = append(all, e.entry(instance, read.Now))
-					}
-				}
+			some, err := s.entriesIn(ctx, instance, keys)
+			if all = append(all, some...); err != nil && !foreign(err) {
+				return err
 			}
+			bad = errors.Join(bad, err)
 		}
-		return nil
+		return bad
 	})
 	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
 	return all, err
+}
+
+// entriesIn returns those of the entries that an instance has.
+func (s *Store) entriesIn(ctx context.Context, instance string, keys []string) ([]Entry, error) {
+	var all []Entry
+	for some := range slices.Chunk(keys, MaxCall) {
+		read, err := s.readEntries(ctx, instance, "", some)
+		if err != nil {
+			return all, err
+		}
+		for _, e := range read.Entries {
+			if !e.Missing {
+				all = append(all, e.entry(instance, read.Now))
+			}
+		}
+	}
+	return all, nil
 }
 
 func (e *EntryState) entry(instance string, now time.Time) Entry {

@@ -74,8 +74,22 @@ const (
 	dispatchStep  = 500
 )
 
+// ownersOf returns the instances that entries belong to: of one, or of all.
+func (s *Store) ownersOf(ctx context.Context, entry string) (map[string]string, error) {
+	if entry == "" {
+		owners, err := s.rdb.HGetAll(ctx, s.keys.entries()).Result()
+		return owners, s.named(ctx, err, s.keys.entries(), "hash")
+	}
+	names, err := s.names(ctx, []string{entry})
+	if err != nil || names[0] == "" {
+		return nil, err
+	}
+	return map[string]string{entry: names[0]}, nil
+}
+
 // Dispatches returns a page of the records that f selects: by the entry's key, the latest tick first. One page looks at 10,000 records
-// and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last.
+// and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last. A record that stands for many is listed by
+// the last of its ticks. A *KeyError names records that can't be read; the page has those of other entries.
 func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage, error) {
 	limit := f.Limit
 	switch {
@@ -95,18 +109,18 @@ func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage,
 	}
 	var page DispatchPage
 	err = s.do(ctx, "listing dispatches", func() error {
-		owners, err := s.rdb.HGetAll(ctx, s.keys.entries()).Result()
+		owners, err := s.ownersOf(ctx, f.Entry)
 		if err != nil {
-			return s.named(ctx, err, s.keys.entries(), "hash")
+			return err
 		}
 		var keys []string
 		for key := range owners {
-			if (f.Entry == "" || f.Entry == key) && key >= at.entry {
+			if key >= at.entry {
 				keys = append(keys, key)
 			}
 		}
 		slices.Sort(keys)
-		looks := 0
+		looks, bad := 0, error(nil)
 		for _, key := range keys {
 			if key != at.entry {
 				at = dispatchCursor{entry: key, score: math.Inf(1)}
@@ -114,18 +128,18 @@ func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage,
 			for {
 				if looks++; looks > dispatchLooks || len(page.Dispatches) == limit {
 					page.Next = at.String()
-					return nil
+					return bad
 				}
 				more, err := s.pageOf(ctx, owners[key], f, &at, limit, &page)
-				if err != nil {
+				if err != nil && !foreign(err) {
 					return err
 				}
-				if !more {
+				if bad = errors.Join(bad, err); !more {
 					break
 				}
 			}
 		}
-		return nil
+		return bad
 	})
 	return page, err
 }

@@ -56,7 +56,7 @@ func TestATickThatFindsNoMemoryHasFailedUntilThereIsSome(t *testing.T) {
 	server := redistest.Start(t)
 	e := storetest.Real(t, server.Addr())
 	ctx := t.Context()
-	definition := store.Definition{Key: "e", Spec: "* * * * *", Job: store.NewJob{Payload: []byte(`1`)}}
+	definition := store.Definition{Key: "e", Spec: "* * * * *", RecordCount: 3, Job: store.NewJob{Payload: []byte(`1`)}}
 	_, _, err := e.Runtime.Register(ctx, "mail", []store.Definition{definition}, false)
 	noError(t, "registering", err)
 	e.Later(t, time.Hour)
@@ -72,8 +72,15 @@ func TestATickThatFindsNoMemoryHasFailedUntilThereIsSome(t *testing.T) {
 	}
 	noError(t, "limiting the memory", e.Raw.ConfigSet(ctx, "maxmemory", "1mb").Err())
 	wantErr(t, "dispatching", dispatch(), store.ErrServer)
-	_, _, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", ticks())
-	noError(t, "noting it", err)
+	last := tick
+	for i := 10; i >= 0; i-- { // however many can't be, no more are kept than always
+		tick = last.Add(-time.Duration(i) * time.Minute)
+		_, _, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", ticks())
+		noError(t, "noting it", err)
+	}
+	if page, err := e.Store.Dispatches(ctx, store.DispatchFilter{}); err != nil || len(page.Dispatches) != 3 {
+		t.Errorf("%+v, %v; want the latest three", page, err)
+	}
 	if d, err := e.Store.FindDispatch(ctx, "e", tick); err != nil || d.Status != store.StatusFailed {
 		t.Errorf("%+v, %v; want it to have failed", d, err)
 	}

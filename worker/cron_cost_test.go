@@ -113,6 +113,23 @@ func TestAFastEntryThatDoesNotFireCostsNothing(t *testing.T) {
 	}
 }
 
+// A reply that takes its time is no clock that goes back.
+func TestASlowServerIsNotReadAgainAndAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, m := metered(t)
+		worker.Handle(r.sup, "x", func(context.Context, none) error { return nil })
+		r.sup.Schedule(each(time.Minute))
+		r.start()
+		settle(10 * time.Second)
+		r.latency(3 * time.Second)
+		calls := m.during(time.Hour)
+		if calls["reading entries"] > 130 || calls["dispatching"] < 58 || calls["dispatching"] > 62 {
+			t.Errorf("in an hour %v, want a look each 30 s and a call a tick", calls)
+		}
+		r.stopWell()
+	})
+}
+
 // Of a slow entry it is heard at its tick whether it is enabled again: at once, and not only with the next look.
 func TestAnEntryThatIsEnabledShortlyBeforeItsTickFires(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 // What the store answers a scheduler that asks for ticks to be decided.
 
 func (s *scheduler) dispatch(ctx context.Context, r *request) error {
+	sent := s.run.now()
 	answers, now, err := s.run.rt.Dispatch(ctx, &s.lane, s.instance, s.run.cfg.Node, r.ticks)
-	s.sync(now)
+	s.sync(sent, now)
 	if err != nil {
 		return errors.Join(err, s.undispatched(ctx, r, err))
 	}

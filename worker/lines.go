@@ -54,11 +54,12 @@ func (s *scheduler) register(ctx context.Context, lines []*line, missing bool) e
 
 // look reads the entries if others have changed any, and looks after the names of some.
 func (s *scheduler) look(ctx context.Context) error {
+	sent := s.run.now()
 	read, err := s.run.rt.Entries(ctx, s.instance, s.changes, nil)
 	if err != nil {
 		return err
 	}
-	s.sync(read.Now)
+	s.sync(sent, read.Now)
 	if s.stale || read.Changes != s.changes {
 		if err := s.load(ctx); err != nil {
 			return err
@@ -155,11 +156,12 @@ func (s *scheduler) read(ctx context.Context) (lost []*line, changes string, err
 		for i, l := range some {
 			keys[i] = l.declared.Key
 		}
+		sent := s.run.now()
 		got, err := s.run.rt.Entries(ctx, s.instance, "", keys)
 		if err != nil {
 			return nil, "", err
 		}
-		s.sync(got.Now)
+		s.sync(sent, got.Now)
 		if first { // what changes after this is seen with the next look
 			changes = got.Changes
 		}

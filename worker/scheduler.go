@@ -88,11 +88,12 @@ func (s *scheduler) start() {
 // now is Redis' clock, or a little behind it.
 func (s *scheduler) now() time.Time { return s.told.Add(s.run.now().Sub(s.heard)) }
 
-func (s *scheduler) sync(server time.Time) {
+// sync takes in what Redis' clock was at some time after a request was sent, by Config.Now.
+func (s *scheduler) sync(sent, server time.Time) {
 	if server.IsZero() {
 		return
 	}
-	if s.now().Sub(server) > back {
+	if s.told.Add(sent.Sub(s.heard)).Sub(server) > back {
 		s.stale = true // the clock has gone back: when each line is to be asked about has to be thought over
 	}
 	s.heard, s.told = s.run.now(), server

@@ -10,7 +10,8 @@ import (
 
 // Bad entries of cron, and bad keys.
 func cronBadCases() []Case {
-	return named(badEntriesAreRefused, cronKeysOfTheWrongTypeAreNamed, aForeignKeyOfAnEntrysRecordsSpoilsNoOther,
+	return named(badEntriesAreRefused, cronKeysOfTheWrongTypeAreNamed, aForeignKeyOfOneInstanceHidesNoEntryOfAnother,
+		aForeignKeyOfAnEntrysRecordsSpoilsNoOther,
 		aForeignKeyOfAnEntryThatWasRemovedSpoilsNoOther)
 }
 
@@ -130,6 +131,11 @@ func aForeignKeyOfAnEntrysRecordsSpoilsNoOther(t *testing.T, e *Env) {
 	e.wantKeyError(t, "Dispatch", got[1].Err, key, "list", "zset")
 	_, err = e.Store.RunEntry(ctx, "b")
 	e.wantKeyError(t, "RunEntry", err, key, "list", "zset")
+	page, err := e.Store.Dispatches(ctx, store.DispatchFilter{})
+	e.wantKeyError(t, "Dispatches", err, key, "list", "zset")
+	if len(page.Dispatches) != 2 || page.Dispatches[1].Entry != "c" || page.Next != "" {
+		t.Errorf("%+v, want the records of the others", page)
+	}
 	if kind := e.Raw.Type(ctx, key).Val(); kind != "list" {
 		t.Errorf("the foreign key is a %s now", kind)
 	}
@@ -152,4 +158,18 @@ func aForeignKeyOfAnEntryThatWasRemovedSpoilsNoOther(t *testing.T, e *Env) {
 	if got := e.register(t, false, all...); got != "sns" {
 		t.Errorf("it is %q, want b to be new", got)
 	}
+}
+
+func aForeignKeyOfOneInstanceHidesNoEntryOfAnother(t *testing.T, e *Env) {
+	e.registered(t, "a")
+	_, _, err := e.Runtime.Register(t.Context(), "other", []store.Definition{definition("b")}, false)
+	must(t, err)
+	key := e.Key(instance, "cron_ticks")
+	undo := e.spoil(t, key, "set")
+	all, err := e.Store.Entries(t.Context())
+	e.wantKeyError(t, "Entries", err, key, "set", "hash")
+	if len(all) != 1 || all[0].Key != "b" {
+		t.Errorf("%+v, want the other one", all)
+	}
+	undo()
 }

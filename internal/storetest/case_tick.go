@@ -11,7 +11,8 @@ import (
 // Whether a tick is to be decided, and how.
 func tickCases() []Case {
 	return named(aTickIsNeverDispatchedEarly, aTickThatIsDecidedIsNotDecidedAgain, aTickOfManyThatWereSkippedIsNotDispatched,
-		aClockThatHasGoneBackSilencesNoEntry, aTickIsSkippedWhileTheLastOnesJobHasNotEnded, anEndedJobOfOneTickSilencesNoOther)
+		aClockThatHasGoneBackSilencesNoEntry, anEntryThatBeginsAnewAfterAClockThatHasGoneBackBeginsNow,
+		aTickIsSkippedWhileTheLastOnesJobHasNotEnded, anEndedJobOfOneTickSilencesNoOther)
 }
 
 func aTickIsNeverDispatchedEarly(t *testing.T, e *Env) {
@@ -132,5 +133,24 @@ func aClockThatHasGoneBackSilencesNoEntry(t *testing.T, e *Env) {
 	e.Later(t, time.Minute)
 	if a = e.decide(t, e.entry(t, "a"), store.Decision{Tick: now}, store.Decision{Tick: e.Now(t)}); string(a.Outcomes) != "xd" {
 		t.Errorf("then %+v", a)
+	}
+}
+
+func anEntryThatBeginsAnewAfterAClockThatHasGoneBackBeginsNow(t *testing.T, e *Env) {
+	ctx := t.Context()
+	for what, anew := range map[string]func(){
+		"enabled": func() {
+			must(t, e.Store.EnableEntry(ctx, "a", false))
+			must(t, e.Store.EnableEntry(ctx, "a", true))
+		},
+		"with another spec": func() { e.register(t, false, definition("a", func(d *store.Definition) { d.Spec = "@hourly" })) },
+	} {
+		e.register(t, false, definition("a"))
+		e.Back(t, 48*time.Hour)
+		now := e.Now(t)
+		anew()
+		if s := e.entry(t, "a"); s.Decided.Before(now) || s.Decided.Sub(now) > time.Minute {
+			t.Errorf("%s it is decided until %v, want now, %v", what, s.Decided, now)
+		}
 	}
 }

@@ -93,7 +93,7 @@ for i = first, #KEYS do
   if letter == 'a' then
     by, body = made(key)
     local mark = tonumber(high)
-    if mark > now + 3600000 then mark = 0 end -- the clock has gone back: now the records alone tell what is decided
+    if mark > now + AHEAD then mark = 0 end -- now the records alone tell what is decided
     for d = from, at - 1, 7 do
       local kind, tick, since, reason = ARGV[d], ARGV[d + 1], ARGV[d + 2], ARGV[d + 3]
       if hand then

@@ -261,6 +261,15 @@ local function decided(letter, tick, first, now, node, job, reason)
   return letter .. ' ' .. tick .. ' ' .. first .. ' ' .. whole(now) .. ' ' .. #node .. ' ' .. node .. job .. reason
 end
 
+-- Further ahead than this, in ms, no tick is decided unless the clock has gone back since.
+local AHEAD = 3600000
+
+-- The latest tick that counts as decided where all until now are nobody's.
+local function nobodys(high, now)
+  high = tonumber(high)
+  return whole(high > now + AHEAD and now or math.max(high, now))
+end
+
 -- The record that stands for a tick, its letter first: the tick's own or, where many were skipped together, that of all. It looks at 1,000
 -- later ones at most; for the tick that is due now there are none.
 local function standing(records, tick)

@@ -37,7 +37,7 @@ for i = 1, (#ARGV - 1) / 5 do
   letters[i] = letter
   if letter == 'n' or letter == 'c' or letter == 't' then
     if letter == 'n' then on, high, last, job = '1', '0', '0', '' end
-    if letter ~= 'c' then high = whole(math.max(tonumber(high), now)) end
+    if letter ~= 'c' then high = nobodys(high, now) end
     local n = #states
     definitions[n + 1], definitions[n + 2] = key, ARGV[at + 1]
     templates[n + 1], templates[n + 2] = key, ARGV[at + 2]
