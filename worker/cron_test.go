@@ -270,11 +270,13 @@ func TestWhateverCommandOfCronIsLostEachTickRunsOnce(t *testing.T) {
 		for _, tc := range []struct {
 			after time.Duration
 			nth   int
-		}{{0, 1}, {0, 2}, {0, 3}, {time.Hour - time.Second, 1}, {time.Hour - time.Second, 2}} {
+			key   string
+		}{{0, 1, "cron_ticks"}, {0, 2, "cron_ticks"}, {0, 3, "cron_ticks"}, {0, 4, "cron_ticks"}, {0, 1, ":entries"}, {0, 2, ":entries"}, {0, 3, ":entries"},
+			{time.Hour - time.Second, 1, "cron_ticks"}, {time.Hour - time.Second, 2, "cron_ticks"}} {
 			bubble(t, func(t *testing.T) {
 				r, f := cronRig(t, worker.Config{}, each(time.Hour))
 				var struck <-chan struct{}
-				strike := func() { struck = arm(r.fault, tc.nth, redistest.Mentions("cron_ticks")) }
+				strike := func() { struck = arm(r.fault, tc.nth, redistest.Mentions(tc.key)) }
 				if tc.after == 0 {
 					strike()
 				}
