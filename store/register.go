@@ -97,7 +97,7 @@ const (
 )
 
 // Register registers entries of an instance, at most MaxCall; their jobs have about a MiB together. What is registered is replaced: the newest
-// registration wins. With missing set only what is not there is added, unless it was removed within a day: for a process that
+// registration wins. With missing set only what is not there, or has lost a part, is added, unless it was removed within a day: for a process that
 // finds that Redis has lost what it had registered.
 //
 // The slices have what became of each, and about it: the instance that its key belongs to or, of one that is Barred, what is wrong.

@@ -104,8 +104,8 @@ type StaleWrite struct {
 }
 
 // TickDispatched: this process has put a tick of an entry on record: its job is enqueued, or the tick is skipped, or Redis has refused
-// the job. A failure comes once for a tick, which is tried again for as long as the entry's window says, and then as what became of it. The
-// event may be missing where the reply was lost.
+// the job. A failure comes once for a tick, or once from each process where there can't be a record of it; the tick is tried again for as
+// long as the entry's window says, and comes again as what became of it. The event may be missing where the reply was lost.
 type TickDispatched struct {
 	Entry, Instance string
 	At              time.Time     // the tick, in the entry's zone
@@ -125,8 +125,8 @@ type EntryReplaced struct {
 	Spec, Zone      string // that stand
 }
 
-// EntryRefused: an entry that this process has declared can't be fired by it: its key belongs to another instance, or what stands
-// can't be read here. It is tried again.
+// EntryRefused: an entry that this process has declared can't be fired by it: its key belongs to another instance, what stands can't be
+// read here, or a foreign key is in the way of its registration. It is tried again.
 type EntryRefused struct {
 	Entry, Instance string
 	Err             error

@@ -26,7 +26,6 @@ type scheduler struct {
 	run      *process
 	instance string
 	lines    []*line // all, by declaration
-	byKey    map[string]*line
 	due      queueOfLines
 	lane     store.Lane
 	loop     *loop.Loop
@@ -69,10 +68,9 @@ type request struct {
 
 func newScheduler(r *process, instance string, all []store.Definition) *scheduler {
 	now := r.now()
-	s := &scheduler{run: r, instance: instance, byKey: map[string]*line{}, stale: true, heard: now, told: now.Round(0)}
+	s := &scheduler{run: r, instance: instance, stale: true, heard: now, told: now.Round(0)}
 	for _, d := range all {
-		l := &line{declared: d, mine: d.Fingerprint(), index: -1}
-		s.lines, s.byKey[d.Key] = append(s.lines, l), l
+		s.lines = append(s.lines, &line{declared: d, mine: d.Fingerprint(), index: -1})
 	}
 	return s
 }
