@@ -187,7 +187,7 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 				break
 			}
 		}
-		if err := s.disown(ctx, entries...); err != nil {
+		if _, err := s.agree(ctx, instance, entries); err != nil {
 			return err
 		}
 		s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,14 +69,18 @@ func (s *Store) readEntries(ctx context.Context, instance, known string, keys []
 	return read, nil
 }
 
+// ticksOf takes apart what is kept of an entry's ticks, as the scripts do.
+var ticksOf = regexp.MustCompile(`(?s)^(\d) (\d+) (\d+) ([0-9a-f]+) [0-9a-f]+ .*$`)
+
 func entryState(key, definition, state string) EntryState {
 	e := EntryState{Definition: Definition{Key: key}}
 	var d stored
-	f := strings.SplitN(state, " ", 6)
-	if len(f) != 6 || json.Unmarshal([]byte(definition), &d) != nil {
+	f := ticksOf.FindStringSubmatch(state)
+	if f == nil || json.Unmarshal([]byte(definition), &d) != nil {
 		e.Missing = true
 		return e
 	}
+	f = f[1:]
 	e.Spec, e.Zone, e.CatchUp, e.Window, e.Jitter = d.Spec, d.Zone, d.CatchUp, d.Window, d.Jitter
 	e.SkipOverlap, e.RecordAge, e.RecordCount = d.SkipOverlap, d.RecordAge, d.RecordCount
 	e.Enabled, e.Decided, e.Last, e.Fingerprint = f[0] == "1", parseMS(f[1]), parseMS(f[2]), f[3]
@@ -87,7 +92,8 @@ func parseMS(digits string) time.Time {
 	return fromMS(ms)
 }
 
-// Entries returns all entries of cron that are registered, by key.
+// Entries returns all entries of cron that are registered, by key. A *KeyError names an instance's that can't be read; those of the others
+// are returned all the same.
 func (s *Store) Entries(ctx context.Context) ([]Entry, error) {
 	var all []Entry
 	err := s.do(ctx, "listing entries", func() error {
@@ -99,23 +105,35 @@ func (s *Store) Entries(ctx context.Context) ([]Entry, error) {
 		for key, instance := range owners {
 			by[instance] = append(by[instance], key)
 		}
+		var bad error
 		for instance, keys := range by {
-			for some := range slices.Chunk(keys, MaxCall) {
-				read, err := s.readEntries(ctx, instance, "", some)
-				if err != nil {
-					return err
-				}
-				for _, e := range read.Entries {
-					if !e.Missing {
-						all = append(all, e.entry(instance, read.Now))
-					}
-				}
+			some, err := s.entriesIn(ctx, instance, keys)
+			if all = append(all, some...); err != nil && !foreign(err) {
+				return err
 			}
+			bad = errors.Join(bad, err)
 		}
-		return nil
+		return bad
 	})
 	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
 	return all, err
+}
+
+// entriesIn returns those of the entries that an instance has.
+func (s *Store) entriesIn(ctx context.Context, instance string, keys []string) ([]Entry, error) {
+	var all []Entry
+	for some := range slices.Chunk(keys, MaxCall) {
+		read, err := s.readEntries(ctx, instance, "", some)
+		if err != nil {
+			return all, err
+		}
+		for _, e := range read.Entries {
+			if !e.Missing {
+				all = append(all, e.entry(instance, read.Now))
+			}
+		}
+	}
+	return all, nil
 }
 
 func (e *EntryState) entry(instance string, now time.Time) Entry {
@@ -153,13 +171,13 @@ func (s *Store) EnableEntry(ctx context.Context, key string, on bool) error {
 // next process that starts and declares it. ErrNotFound if there is none.
 func (s *Store) RemoveEntry(ctx context.Context, key string) error {
 	return s.entry(ctx, "removing an entry", key, func(instance string) error {
-		keys := append(s.keys.cron(instance), s.keys.dispatches(instance, key), s.keys.removed(instance, key))
-		err := s.found(ctx, key, scriptUnschedule, keys, key)
+		err := s.found(ctx, key, scriptUnschedule, s.keysOf(instance, key), key)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
 		// Of one that is not there the name may be noted all the same: the reply of an earlier try was lost.
-		return cmp.Or(s.disown(ctx, key), err)
+		_, agreed := s.agree(ctx, instance, []string{key})
+		return cmp.Or(agreed, err)
 	})
 }
 
@@ -179,6 +197,11 @@ func (s *Store) entry(ctx context.Context, op, key string, f func(instance strin
 		}
 		return f(instance)
 	})
+}
+
+// keysOf are the keys of an instance's entries and those of one of them, as unschedule.lua wants them.
+func (s *Store) keysOf(instance, entry string) []string {
+	return append(s.keys.cron(instance), s.keys.dispatches(instance, entry), s.keys.removed(instance, entry))
 }
 
 // found runs a script that says whether there is the entry.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -35,61 +36,17 @@ const (
 	StatusFailed     = "failed"
 )
 
-// ReasonOverlap is the reason of a tick that was skipped for the entry's SkipOverlap.
-const ReasonOverlap = "the job of the tick before has not ended"
+// The reasons that dispatch.lua gives by itself.
+const (
+	ReasonOverlap = "the job of the tick before has not ended" // of a tick that was skipped for the entry's SkipOverlap
+	ReasonUnmade  = "what its job is made of was lost"         // of one that has failed, until the entry is registered again
+)
 
 // maxReason and maxNode are how many bytes a record has of its reason and its node.
 const (
 	maxReason = 512
 	maxNode   = 128
 )
-
-// Decision is what is to become of a tick.
-type Decision struct {
-	Tick     time.Time
-	First    time.Time // Skip: the first of the ticks that this stands for; zero: only Tick
-	Skip     string    // the reason to skip it; "": it is dispatched
-	Previous time.Time // the last that was dispatched before it, for the job
-	Due      time.Time // when the job is to run; zero or past: now
-}
-
-// EntryTicks are the ticks of an entry that are to be decided.
-type EntryTicks struct {
-	Entry     EntryState // as it was read
-	Decisions []Decision // the earliest first; together with those of other entries at most MaxCall
-}
-
-// TickVerdict is what is said of the ticks of an entry.
-type TickVerdict byte
-
-// The verdicts. Only Decided has changed anything.
-const (
-	Decided  TickVerdict = 'a' // as far as Outcomes go
-	Behind   TickVerdict = 'b' // others have decided meanwhile: see Latest
-	Altered  TickVerdict = 'c' // the definition is another one: read it
-	Early    TickVerdict = 'e' // after Outcomes comes a tick that is not due by Redis' clock
-	NoRoom   TickVerdict = 'f' // the call was full
-	Absent   TickVerdict = 'g' // there is no such entry
-	Disabled TickVerdict = 'o'
-)
-
-// TickOutcome is what became of a decision.
-type TickOutcome byte
-
-// The outcomes.
-const (
-	TickDispatched TickOutcome = 'd'
-	TickKnown      TickOutcome = 'x' // it had been dispatched
-	TickSkipped    TickOutcome = 's'
-	TickOverlap    TickOutcome = 'o' // skipped: the job of the last one has not ended
-)
-
-// TickAnswer is what became of the ticks of an entry.
-type TickAnswer struct {
-	Verdict      TickVerdict
-	Latest, Last time.Time // the latest tick that is decided now, the last that was dispatched
-	Outcomes     []TickOutcome
-}
 
 // JobOfTick returns the id of the job that an entry's tick has under this store's prefix.
 func (r *Runtime) JobOfTick(instance, entry string, tick time.Time) uuid.UUID {
@@ -119,7 +76,7 @@ func (r *Runtime) Dispatch(ctx context.Context, lane *Lane, instance, node strin
 	var answers []TickAnswer
 	var now time.Time
 	err := r.s.do(ctx, "dispatching", func() (err error) {
-		answers, now, err = r.s.dispatch(ctx, instance, keys, args, len(all))
+		answers, now, err = r.s.dispatch(ctx, instance, keys, args, all)
 		return err
 	})
 	if err != nil {
@@ -140,11 +97,15 @@ func (r *Runtime) decision(instance string, e *EntryState, d Decision) []any {
 	}
 	id := r.JobOfTick(instance, e.Key, d.Tick)
 	about := fmt.Sprintf("%d %d %s %s", ms(d.Tick), ms(d.Previous), e.Zone, e.Key)
-	option := append(binary.AppendUvarint([]byte{tagTick}, uint64(len(about))), about...)
-	return []any{"d", ms(d.Tick), ms(first), "", id[:], option, ms(d.Due)}
+	options := append(binary.AppendUvarint([]byte{tagTick}, uint64(len(about))), about...)
+	if !d.Due.IsZero() { // until then it does not wait for a worker
+		due := strconv.FormatInt(ms(d.Due), 10)
+		options = append(binary.AppendUvarint(append(options, tagDue), uint64(len(due))), due...)
+	}
+	return []any{"d", ms(d.Tick), ms(first), "", id[:], options, ms(d.Due)}
 }
 
-func (s *Store) dispatch(ctx context.Context, instance string, keys []string, args []any, n int) ([]TickAnswer, time.Time, error) {
+func (s *Store) dispatch(ctx context.Context, instance string, keys []string, args []any, all []EntryTicks) ([]TickAnswer, time.Time, error) {
 	if err := s.announce(ctx, instance, false); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -154,16 +115,20 @@ func (s *Store) dispatch(ctx context.Context, instance string, keys []string, ar
 	}
 	p := reader{v: reply}
 	now, lines, fresh := parseMS(p.str()), strings.Split(p.str(), "\n"), p.int() == 1
-	if len(lines) != n {
-		return nil, now, fmt.Errorf("answered for %d entries of %d", len(lines), n)
+	if len(lines) != len(all)+1 {
+		return nil, now, fmt.Errorf("answered for %d entries of %d", len(lines)-1, len(all))
 	}
-	answers := make([]TickAnswer, n)
-	for i, line := range lines {
+	answers, decidedAt := make([]TickAnswer, len(all)), parseMS(lines[0])
+	for i, line := range lines[1:] {
 		f := strings.SplitN(line, " ", 4)
 		if len(f) != 4 || f[0] == "" {
 			return nil, now, fmt.Errorf("an answer that can't be read: %.40q", line)
 		}
-		answers[i] = TickAnswer{Verdict: TickVerdict(f[0][0]), Latest: parseMS(f[1]), Last: parseMS(f[2]), Outcomes: []TickOutcome(f[3])}
+		answers[i] = TickAnswer{Verdict: TickVerdict(f[0][0]), Latest: parseMS(f[1]), Last: parseMS(f[2]), Outcomes: []TickOutcome(f[3]),
+			DecidedAt: decidedAt}
+		if answers[i].Verdict == Spoilt {
+			answers[i].Outcomes, answers[i].Err = nil, s.spoilt(instance, all[i].Entry.Key, f[3])
+		}
 	}
 	if fresh { // it may have been deleted since we announced it
 		return answers, now, s.announce(ctx, instance, true)
@@ -171,32 +136,54 @@ func (s *Store) dispatch(ctx context.Context, instance string, keys []string, ar
 	return answers, now, nil
 }
 
-// Undispatched notes for one tick of each entry that it could not be dispatched, and why. It works where Redis has no memory left, and where a
-// foreign key spoils the instance's jobs. The slice says of which that had not been noted yet.
-func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason string, ticks map[string]time.Time) (map[string]bool, error) {
-	var keys, entries []string
+// spoilt is the error of an entry whose records' key has a foreign type.
+func (s *Store) spoilt(instance, entry, kind string) error {
+	return &KeyError{Key: s.keys.dispatches(instance, entry), Type: kind, Want: "zset"}
+}
+
+// Undispatched notes for the latest tick of each of these that was to be dispatched that it could not be, and why; others it passes over. It
+// works where Redis has no memory left, within the bounds of the entry's records, and where a foreign key spoils the instance's jobs. It
+// says of each entry whether that had not been noted yet, and when this was, by Redis' clock. A *KeyError, after all others were noted,
+// names the records of one that could not be.
+func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason string, all []EntryTicks) ([]bool, time.Time, error) {
+	var keys []string
+	var sent []int
 	args := []any{cut(node, maxNode), cut(reason, maxReason)}
-	for entry, tick := range ticks {
-		keys, entries, args = append(keys, r.s.keys.dispatches(instance, entry)), append(entries, entry), append(args, ms(tick))
+	for i := range all {
+		e := &all[i].Entry
+		if d := all[i].Latest(); !d.Tick.IsZero() {
+			keys, sent = append(keys, r.s.keys.dispatches(instance, e.Key)), append(sent, i)
+			args = append(args, ms(d.Tick), recordAge(e).Milliseconds(), recordCount(e))
+		}
 	}
-	first := map[string]bool{}
+	first, now := make([]bool, len(all)), time.Time{}
+	if len(sent) == 0 {
+		return first, now, nil
+	}
 	err := r.s.do(ctx, "noting a failed dispatch", func() error {
 		reply, err := r.s.run(ctx, scriptUndispatched, keys, args...)
 		if err != nil {
 			return err
 		}
 		p := reader{v: reply}
+		now = parseMS(p.str())
 		l := p.list()
-		for _, entry := range entries {
-			first[entry] = l.int() == 1
+		for _, i := range sent {
+			switch v := l.next().(type) {
+			case int64:
+				first[i] = v == 1
+			case string:
+				err = errors.Join(err, r.s.spoilt(instance, all[i].Entry.Key, v))
+			}
 		}
-		return nil
+		return err
 	})
-	return first, err
+	return first, now, err
 }
 
 // RunEntry dispatches an entry by hand: its job runs now, also where the entry is disabled. That has a record of its own and is not
-// a tick: it changes nothing of those. ErrNotFound if there is no such entry.
+// a tick: it changes nothing of those. ErrNotFound if there is no such entry, ErrState if what its job is made of was lost, until a process
+// that declares the entry has registered it again.
 func (s *Store) RunEntry(ctx context.Context, key string) (uuid.UUID, error) {
 	id := uuid.New()
 	err := s.entry(ctx, "running an entry", key, func(instance string) error {
@@ -209,11 +196,17 @@ func (s *Store) RunEntry(ctx context.Context, key string) (uuid.UUID, error) {
 		keys := append(append(s.instanceKeys(instance), s.keys.lane(instance, lane)), s.keys.cron(instance)[1:]...)
 		keys = append(keys, s.keys.dispatches(instance, key))
 		answers, _, err := s.dispatch(ctx, instance, keys, []any{number, "", key, 0, "",
-			recordAge(e).Milliseconds(), recordCount(e), 0, 1, "h", 0, 0, "", id[:], "", 0}, 1)
-		if err == nil && answers[0].Verdict == Absent {
-			err = fmt.Errorf("%w: entry %s", ErrNotFound, key)
+			recordAge(e).Milliseconds(), recordCount(e), 0, 1, "h", 0, 0, "", id[:], "", 0}, []EntryTicks{{Entry: *e}})
+		if err != nil {
+			return err
 		}
-		return err
+		switch answers[0].Verdict {
+		case Absent:
+			return fmt.Errorf("%w: entry %s", ErrNotFound, key)
+		case Unmade:
+			return fmt.Errorf("%w: entry %s: %s", ErrState, key, ReasonUnmade)
+		}
+		return answers[0].Err
 	})
 	if err != nil {
 		return uuid.Nil, err

@@ -36,15 +36,22 @@ type DispatchPage struct {
 func (s *Store) FindDispatch(ctx context.Context, entry string, tick time.Time) (Dispatch, error) {
 	var found Dispatch
 	err := s.entry(ctx, "finding a dispatch", entry, func(instance string) error {
-		at := strconv.FormatInt(ms(tick), 10)
-		some, err := s.records(ctx, instance, entry, redis.ZRangeArgs{Start: at, Stop: "+inf", ByScore: true, Count: 100})
-		if err != nil {
-			return err
-		}
-		for _, d := range some {
-			if !d.ByHand && !d.First.After(tick) && !d.FireAt.Before(tick.Truncate(time.Millisecond)) {
-				found = d
-				return nil
+		key, at := s.keys.dispatches(instance, entry), strconv.FormatInt(ms(tick), 10)
+		for look := range dispatchLooks { // between a tick and a later one that stands for it there may be what was done by hand, or has failed
+			z := redis.ZRangeArgs{Key: key, Start: at, Stop: "+inf", ByScore: true, Offset: int64(look) * dispatchStep, Count: dispatchStep}
+			some, err := s.rdb.ZRangeArgs(ctx, z).Result()
+			if err != nil {
+				return s.named(ctx, err, key, "zset")
+			}
+			for _, member := range some {
+				d, ok := parseDispatch(instance, entry, member)
+				if ok && !d.ByHand && !d.First.After(tick) && !d.FireAt.Before(tick.Truncate(time.Millisecond)) {
+					found = d
+					return nil
+				}
+			}
+			if len(some) < dispatchStep {
+				break
 			}
 		}
 		return fmt.Errorf("%w: no record of %s for %v", ErrNotFound, entry, tick)
@@ -61,11 +68,28 @@ func (s *Store) Dispatched(ctx context.Context, entry string, tick time.Time) (b
 	return err == nil && d.Status == StatusDispatched, err
 }
 
-// dispatchLooks is how often Dispatches goes on, 500 records at a time, before it returns what it has.
-const dispatchLooks = 20
+// dispatchLooks is how often a search goes on, dispatchStep records at a time.
+const (
+	dispatchLooks = 20
+	dispatchStep  = 500
+)
+
+// ownersOf returns the instances that entries belong to: of one, or of all.
+func (s *Store) ownersOf(ctx context.Context, entry string) (map[string]string, error) {
+	if entry == "" {
+		owners, err := s.rdb.HGetAll(ctx, s.keys.entries()).Result()
+		return owners, s.named(ctx, err, s.keys.entries(), "hash")
+	}
+	names, err := s.names(ctx, []string{entry})
+	if err != nil || names[0] == "" {
+		return nil, err
+	}
+	return map[string]string{entry: names[0]}, nil
+}
 
 // Dispatches returns a page of the records that f selects: by the entry's key, the latest tick first. One page looks at 10,000 records
-// and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last.
+// and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last. A record that stands for many is listed by
+// the last of its ticks. A *KeyError names records that can't be read; the page has those of other entries.
 func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage, error) {
 	limit := f.Limit
 	switch {
@@ -85,18 +109,18 @@ func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage,
 	}
 	var page DispatchPage
 	err = s.do(ctx, "listing dispatches", func() error {
-		owners, err := s.rdb.HGetAll(ctx, s.keys.entries()).Result()
+		owners, err := s.ownersOf(ctx, f.Entry)
 		if err != nil {
-			return s.named(ctx, err, s.keys.entries(), "hash")
+			return err
 		}
 		var keys []string
 		for key := range owners {
-			if (f.Entry == "" || f.Entry == key) && key >= at.entry {
+			if key >= at.entry {
 				keys = append(keys, key)
 			}
 		}
 		slices.Sort(keys)
-		looks := 0
+		looks, bad := 0, error(nil)
 		for _, key := range keys {
 			if key != at.entry {
 				at = dispatchCursor{entry: key, score: math.Inf(1)}
@@ -104,23 +128,23 @@ func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage,
 			for {
 				if looks++; looks > dispatchLooks || len(page.Dispatches) == limit {
 					page.Next = at.String()
-					return nil
+					return bad
 				}
 				more, err := s.pageOf(ctx, owners[key], f, &at, limit, &page)
-				if err != nil {
+				if err != nil && !foreign(err) {
 					return err
 				}
-				if !more {
+				if bad = errors.Join(bad, err); !more {
 					break
 				}
 			}
 		}
-		return nil
+		return bad
 	})
 	return page, err
 }
 
-// pageOf goes through up to 500 records of one entry after the cursor, which it moves on.
+// pageOf goes through some records of one entry after the cursor, which it moves on.
 func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, at *dispatchCursor, limit int, page *DispatchPage) (more bool, err error) {
 	key := s.keys.dispatches(instance, at.entry)
 	low, high := "-inf", at.score
@@ -134,7 +158,7 @@ func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, a
 	if !math.IsInf(high, 1) {
 		top = strconv.FormatFloat(high, 'f', 0, 64)
 	}
-	some, err := s.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: key, Start: top, Stop: low, ByScore: true, Rev: true, Count: 500}).Result()
+	some, err := s.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: key, Start: top, Stop: low, ByScore: true, Rev: true, Count: dispatchStep}).Result()
 	if err != nil {
 		return false, s.named(ctx, err, key, "zset")
 	}
@@ -152,22 +176,7 @@ func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, a
 			page.Dispatches = append(page.Dispatches, d)
 		}
 	}
-	return len(some) == 500, nil
-}
-
-func (s *Store) records(ctx context.Context, instance, entry string, z redis.ZRangeArgs) ([]Dispatch, error) {
-	z.Key = s.keys.dispatches(instance, entry)
-	some, err := s.rdb.ZRangeArgs(ctx, z).Result()
-	if err != nil {
-		return nil, s.named(ctx, err, z.Key, "zset")
-	}
-	var all []Dispatch
-	for _, member := range some {
-		if d, ok := parseDispatch(instance, entry, member); ok {
-			all = append(all, d)
-		}
-	}
-	return all, nil
+	return len(some) == dispatchStep, nil
 }
 
 // parseDispatch reads a record:

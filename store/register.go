@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,13 +93,14 @@ const (
 	Removed    Registration = 'r' // it was removed, and stays so
 	Kept       Registration = 'k' // another definition stands
 	Elsewhere  Registration = 'x' // its key belongs to another instance
+	Barred     Registration = 'f' // the key that would say that it was removed is foreign
 )
 
 // Register registers entries of an instance, at most MaxCall; their jobs have about a MiB together. What is registered is replaced: the newest
-// registration wins. With missing set only what is not there is added, unless it was removed within a day: for a process that
+// registration wins. With missing set only what is not there, or has lost a part, is added, unless it was removed within a day: for a process that
 // finds that Redis has lost what it had registered.
 //
-// The slices have what became of each, and the instance that each key belongs to.
+// The slices have what became of each, and about it: the instance that its key belongs to or, of one that is Barred, what is wrong.
 func (r *Runtime) Register(ctx context.Context, instance string, all []Definition, missing bool) ([]Registration, []string, error) {
 	if err := ValidateInstance(instance); err != nil {
 		return nil, nil, err
@@ -111,85 +113,74 @@ func (r *Runtime) Register(ctx context.Context, instance string, all []Definitio
 			return nil, nil, fmt.Errorf("entry %s: %w", all[i].Key, err)
 		}
 	}
-	result, holders := make([]Registration, len(all)), make([]string, len(all))
+	result, about := make([]Registration, len(all)), make([]string, len(all))
 	err := r.s.do(ctx, "registering entries", func() (err error) {
 		if err = r.s.announce(ctx, instance, false); err != nil {
 			return err
 		}
 		// What was removed must not be noted as ours again: so that is only asked for at first.
-		if holders, err = r.s.own(ctx, instance, all, !missing); err != nil {
+		if about, err = r.s.own(ctx, instance, all, !missing); err != nil {
 			return err
 		}
-		keys, args, sent := r.s.keys.cron(instance), []any{1}, []int{}
-		if missing {
-			args[0] = 0
-		}
+		var ours []int
 		for i := range all {
-			if result[i] = Elsewhere; holders[i] != instance {
-				continue
+			if result[i] = Elsewhere; about[i] == instance {
+				ours = append(ours, i)
 			}
-			sent, args, keys = append(sent, i), append(args, all[i].words()...), append(keys, r.s.keys.removed(instance, all[i].Key))
 		}
-		reply, err := r.s.run(ctx, scriptRegister, keys, args...)
-		if err != nil {
+		if err = r.s.register(ctx, instance, all, ours, missing, result, about); err != nil {
 			return err
 		}
-		p := reader{v: reply}
-		letters := p.str()
-		if len(letters) != len(sent) {
-			return fmt.Errorf("answered for %d entries of %d", len(letters), len(sent))
-		}
-		var there []Definition
-		for k, i := range sent {
-			if result[i] = Registration(letters[k]); missing && result[i] != Removed {
-				there = append(there, all[i])
-			}
-		}
-		_, err = r.s.own(ctx, instance, there, true)
-		return err
+		return r.s.settle(ctx, instance, all, result, about)
 	})
-	return result, holders, err
+	return result, about, err
 }
 
-// own notes which instance the keys belong to, and returns for each the one that it does.
-func (s *Store) own(ctx context.Context, instance string, all []Definition, note bool) ([]string, error) {
-	if len(all) == 0 {
-		return nil, nil
+// register registers those of the entries that are ours.
+func (s *Store) register(ctx context.Context, instance string, all []Definition, ours []int, missing bool, result []Registration, about []string) error {
+	keys, args := s.keys.cron(instance), []any{flag(!missing)}
+	for _, i := range ours {
+		args, keys = append(args, all[i].words()...), append(keys, s.keys.removed(instance, all[i].Key))
 	}
-	args := []any{flag(note)}
-	for i := range all {
-		args = append(args, all[i].Key, instance)
-	}
-	reply, err := s.run(ctx, scriptOwn, []string{s.keys.entries()}, args...)
+	reply, err := s.run(ctx, scriptRegister, keys, args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p := reader{v: reply}
-	l := p.list()
-	holders := make([]string, len(all))
-	for i := range holders {
-		holders[i] = l.str()
+	letters, types := p.str(), p.list()
+	if len(letters) != len(ours) {
+		return fmt.Errorf("answered for %d entries of %d", len(letters), len(ours))
 	}
-	return holders, nil
+	for k, i := range ours {
+		if result[i] = Registration(letters[k]); result[i] == Barred {
+			about[i] = (&KeyError{Key: s.keys.removed(instance, all[i].Key), Type: types.str(), Want: "string"}).Error()
+		}
+	}
+	return nil
 }
 
-// Owned reports whether it is noted which instance an entry belongs to. That stands in a key of its own, which may be lost when the
-// rest is not; to register anew what is missing notes it again.
-func (r *Runtime) Owned(ctx context.Context, entry string) (bool, error) {
-	var there bool
-	err := r.s.do(ctx, "looking for an entry", func() (err error) {
-		there, err = r.s.rdb.HExists(ctx, r.s.keys.entries(), entry).Result()
-		return r.s.named(ctx, err, r.s.keys.entries(), "hash")
-	})
-	return there, err
-}
-
-// disown forgets which instance entries belong to.
-func (s *Store) disown(ctx context.Context, entries ...string) error {
-	if len(entries) == 0 {
-		return nil
+// settle sees to it that what stands now has its name. Another process may have removed an entry meanwhile, and a third may have
+// registered it for another instance then: that one has it, and here it is removed.
+func (s *Store) settle(ctx context.Context, instance string, all []Definition, result []Registration, about []string) error {
+	keys, at := make([]string, len(all)), map[string]int{}
+	for i := range all {
+		keys[i], at[all[i].Key] = all[i].Key, i
 	}
-	return s.named(ctx, s.rdb.HDel(ctx, s.keys.entries(), entries...).Err(), s.keys.entries(), "hash")
+	elsewhere, err := s.agree(ctx, instance, keys)
+	if err != nil {
+		return err
+	}
+	for key, holder := range elsewhere {
+		i := at[key]
+		if result[i] == Elsewhere {
+			continue // it was before: that what stands here does not fire is all that there is to do
+		}
+		result[i], about[i] = Elsewhere, holder
+		if err := s.found(ctx, key, scriptUnschedule, s.keysOf(instance, key), key); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // entriesOf returns the keys of an instance's entries.

@@ -51,6 +51,7 @@ var (
 	scriptRemove    = load("remove", allowOOM)
 
 	scriptOwn          = load("own", "")
+	scriptDisown       = load("disown", allowOOM)
 	scriptRegister     = load("register", "")
 	scriptEntries      = load("entries", noWrites)
 	scriptDispatch     = load("dispatch", "")
@@ -83,7 +84,7 @@ func load(name, flags string) script {
 		return string(b)
 	}
 	src := read(name)
-	if name != "announce" && name != "processes" && name != "own" { // those have no instance
+	if !slices.Contains([]string{"announce", "processes", "own", "disown"}, name) { // those have no instance
 		src = link(read("prelude"), src)
 	}
 	shebang := "#!lua"

@@ -56,22 +56,31 @@ func TestATickThatFindsNoMemoryHasFailedUntilThereIsSome(t *testing.T) {
 	server := redistest.Start(t)
 	e := storetest.Real(t, server.Addr())
 	ctx := t.Context()
-	definition := store.Definition{Key: "e", Spec: "* * * * *", Job: store.NewJob{Payload: []byte(`1`)}}
+	definition := store.Definition{Key: "e", Spec: "* * * * *", RecordCount: 3, Job: store.NewJob{Payload: []byte(`1`)}}
 	_, _, err := e.Runtime.Register(ctx, "mail", []store.Definition{definition}, false)
 	noError(t, "registering", err)
 	e.Later(t, time.Hour)
 	read, err := e.Runtime.Entries(ctx, "mail", "", []string{"e"})
 	noError(t, "reading the entry", err)
 	tick := read.Now.Add(-time.Minute)
+	ticks := func() []store.EntryTicks {
+		return []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: tick}}}}
+	}
 	dispatch := func() error {
-		ticks := []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: tick}}}}
-		_, _, err := e.Runtime.Dispatch(ctx, new(store.Lane), "mail", "node", ticks)
+		_, _, err := e.Runtime.Dispatch(ctx, new(store.Lane), "mail", "node", ticks())
 		return err
 	}
 	noError(t, "limiting the memory", e.Raw.ConfigSet(ctx, "maxmemory", "1mb").Err())
 	wantErr(t, "dispatching", dispatch(), store.ErrServer)
-	_, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", map[string]time.Time{"e": tick})
-	noError(t, "noting it", err)
+	last := tick
+	for i := 10; i >= 0; i-- { // however many can't be, no more are kept than always
+		tick = last.Add(-time.Duration(i) * time.Minute)
+		_, _, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", ticks())
+		noError(t, "noting it", err)
+	}
+	if page, err := e.Store.Dispatches(ctx, store.DispatchFilter{}); err != nil || len(page.Dispatches) != 3 {
+		t.Errorf("%+v, %v; want the latest three", page, err)
+	}
 	if d, err := e.Store.FindDispatch(ctx, "e", tick); err != nil || d.Status != store.StatusFailed {
 		t.Errorf("%+v, %v; want it to have failed", d, err)
 	}

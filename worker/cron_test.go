@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	_ "time/tzdata" // the same on a machine without zone data
@@ -206,7 +205,7 @@ func TestTwoIdleWeeksAreMadeUpForAsThePolicySays(t *testing.T) {
 				if n := len(r.dispatches(store.DispatchFilter{})); n > 2+100+10 {
 					t.Errorf("%d records", n)
 				}
-				if said := of[worker.TickSkipped](p.events); len(said) < 100 || !said[0].First.Before(said[0].At) {
+				if said := of[worker.TickDispatched](p.events); len(said) < 100 || !said[0].First.Before(said[0].At) || said[0].Status != store.StatusSkipped {
 					t.Errorf("%d events of ticks that were skipped", len(said))
 				}
 				settle(5 * time.Second) // and on it goes
@@ -271,11 +270,13 @@ func TestWhateverCommandOfCronIsLostEachTickRunsOnce(t *testing.T) {
 		for _, tc := range []struct {
 			after time.Duration
 			nth   int
-		}{{0, 1}, {0, 2}, {0, 3}, {time.Hour - time.Second, 1}, {time.Hour - time.Second, 2}} {
+			key   string
+		}{{0, 1, "cron_ticks"}, {0, 2, "cron_ticks"}, {0, 3, "cron_ticks"}, {0, 4, "cron_ticks"}, {0, 1, ":entries"}, {0, 2, ":entries"}, {0, 3, ":entries"},
+			{time.Hour - time.Second, 1, "cron_ticks"}, {time.Hour - time.Second, 2, "cron_ticks"}} {
 			bubble(t, func(t *testing.T) {
 				r, f := cronRig(t, worker.Config{}, each(time.Hour))
 				var struck <-chan struct{}
-				strike := func() { struck = arm(r.fault, tc.nth, redistest.Mentions("cron_ticks")) }
+				strike := func() { struck = arm(r.fault, tc.nth, redistest.Mentions(tc.key)) }
 				if tc.after == 0 {
 					strike()
 				}
@@ -360,7 +361,12 @@ func TestSkipOverlapSkipsWhileTheLastOneRuns(t *testing.T) {
 		if len(ran) != 4 || ran[1].Sub(ran[0]) != 30*time.Minute {
 			t.Errorf("ran %v, want each third", ran)
 		}
-		skipped := of[worker.TickSkipped](r.events)
+		var skipped []worker.TickDispatched
+		for _, e := range of[worker.TickDispatched](r.events) {
+			if e.Status == store.StatusSkipped {
+				skipped = append(skipped, e)
+			}
+		}
 		if len(skipped) != 8 || skipped[0].Reason != store.ReasonOverlap {
 			t.Errorf("skipped %+v", skipped)
 		}
@@ -391,6 +397,11 @@ func TestJitterHoldsTheJobBackAndNotTheTick(t *testing.T) {
 				t.Errorf("%v: held for %v", d.FireAt, wait)
 			}
 			held[wait.Round(time.Second)] = true
+		}
+		for _, e := range append(of[worker.JobStarted](r.events), of[worker.JobStarted](other.events)...) {
+			if e.Waited > time.Second {
+				t.Errorf("a job that was held back counts as one that has waited for %v", e.Waited)
+			}
 		}
 		if len(held) < 4 {
 			t.Errorf("%d different delays in 6 ticks: %v", len(held), held)
@@ -564,8 +575,8 @@ func TestAFailedDispatchIsOnRecordAndTriedAgain(t *testing.T) {
 		settle(59 * time.Minute)
 		must(t, rdb.SAdd(ctx, "stint:{x}:parked", "foreign").Err())
 		settle(2 * time.Minute)
-		failed := of[worker.TickFailed](r.events)
-		if len(failed) != 1 || !errors.Is(failed[0].Err, store.ErrServer) {
+		failed := of[worker.TickDispatched](r.events)
+		if len(failed) != 1 || failed[0].Status != store.StatusFailed || !strings.Contains(failed[0].Reason, "parked") {
 			t.Fatalf("%+v, want one", failed)
 		}
 		if d := r.dispatches(store.DispatchFilter{}); len(d) != 1 || d[0].Status != store.StatusFailed || !strings.Contains(d[0].Reason, "parked") {
@@ -666,48 +677,5 @@ func TestAProcessMayOnlySchedule(t *testing.T) {
 			t.Errorf("%+v, want three jobs for whoever handles them", s)
 		}
 		r.stopWell()
-	})
-}
-
-func TestTenThousandEntriesCostWhatIsDue(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		calls := map[string]int{}
-		var mu sync.Mutex
-		st, err := store.OpenEmbedded(store.Options{OnCall: func(op string, _ time.Duration, _ error) {
-			mu.Lock()
-			defer mu.Unlock()
-			calls[op]++
-		}})
-		must(t, err)
-		t.Cleanup(func() { must(t, st.Close()) })
-		st.Runtime().SetSole()
-		sup, err := worker.New(st, worker.Config{})
-		must(t, err)
-		ran := 0
-		worker.Handle(sup, "x", func(context.Context, none) error { ran++; return nil })
-		n := 10_000
-		for i := range n {
-			sup.Schedule(worker.Cron{Key: fmt.Sprint("yearly/", i), Spec: "0 0 1 7 *", Instance: "x", Payload: none{}})
-		}
-		sup.Schedule(worker.Cron{Key: "minutely", Spec: "* * * * *", Instance: "x", Payload: none{}})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- sup.Run(ctx) }()
-		settle(30 * time.Second)
-		mu.Lock()
-		clear(calls)
-		mu.Unlock()
-		settle(time.Hour)
-		mu.Lock()
-		if calls["dispatching"] != 60 || calls["reading entries"] > 7 || calls["registering entries"] > 0 || ran != 60 {
-			t.Errorf("in an hour %v, %d ran; want a call a tick and next to nothing else", calls, ran)
-		}
-		mu.Unlock()
-		all, err := st.Entries(t.Context())
-		if err != nil || len(all) != n+1 {
-			t.Errorf("%d entries, %v", len(all), err)
-		}
-		cancel()
-		must(t, <-done)
 	})
 }

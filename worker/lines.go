@@ -3,6 +3,9 @@ package worker
 import (
 	"container/heap"
 	"context"
+	"fmt"
+	"slices"
+	"time"
 
 	"github.com/stint-go/stint/internal/cronspec"
 	"github.com/stint-go/stint/store"
@@ -19,15 +22,19 @@ func (s *scheduler) register(ctx context.Context, lines []*line, missing bool) e
 			}
 			all = append(all, d)
 		}
-		result, holders, err := s.run.rt.Register(ctx, s.instance, all, missing)
+		result, about, err := s.run.rt.Register(ctx, s.instance, all, missing)
 		if err != nil {
 			return err
 		}
 		for i, l := range lines[:len(all)] {
 			switch result[i] {
 			case store.Elsewhere:
-				l.foreign = true
-				s.refuse(l, "its key belongs to instance %s", holders[i])
+				l.barred = true
+				s.refuse(l, "its key belongs to instance %s", about[i])
+				continue
+			case store.Barred:
+				l.barred = true
+				s.refuse(l, "%s", about[i])
 				continue
 			case store.Removed:
 				l.removed = true
@@ -36,8 +43,8 @@ func (s *scheduler) register(ctx context.Context, lines []*line, missing bool) e
 			case store.Registered, store.Changed, store.Retimed:
 				s.stale = true
 			}
-			if l.foreign {
-				l.foreign, s.stale = false, true
+			if l.barred {
+				l.barred, s.stale = false, true
 			}
 		}
 		lines = lines[len(all):]
@@ -45,9 +52,73 @@ func (s *scheduler) register(ctx context.Context, lines []*line, missing bool) e
 	return nil
 }
 
+// look reads the entries if others have changed any, and looks after the names of some.
+func (s *scheduler) look(ctx context.Context) error {
+	sent := s.run.now()
+	read, err := s.run.rt.Entries(ctx, s.instance, s.changes, nil)
+	if err != nil {
+		return err
+	}
+	s.sync(sent, read.Now)
+	if s.stale || read.Changes != s.changes {
+		if err := s.load(ctx); err != nil {
+			return err
+		}
+	}
+	var barred, own []*line
+	for _, l := range s.lines {
+		switch {
+		case l.barred:
+			barred = append(barred, l)
+		case !l.removed:
+			own = append(own, l)
+		}
+	}
+	if err := s.register(ctx, barred, false); err != nil {
+		return err
+	}
+	if err := s.checkNames(ctx, own); err != nil {
+		return err
+	}
+	s.looked, s.curious = time.Now(), false
+	return nil
+}
+
+// namesAtOnce is how many names a look checks. They come in turn.
+const namesAtOnce = 100
+
+// checkNames notes again which entries are this instance's where that was lost, and gives up those that another instance has got since.
+func (s *scheduler) checkNames(ctx context.Context, own []*line) error {
+	if s.checked >= len(own) {
+		s.checked = 0
+	}
+	some := own[s.checked:min(s.checked+namesAtOnce, len(own))]
+	keys := make([]string, len(some))
+	for i, l := range some {
+		keys[i] = l.declared.Key
+	}
+	holders, err := s.run.rt.Owners(ctx, keys)
+	if err != nil {
+		return err
+	}
+	var lost []*line
+	for i, l := range some {
+		switch holders[i] {
+		case s.instance:
+		case "":
+			lost = append(lost, l)
+		default:
+			l.barred = true
+			s.refuse(l, "its key belongs to instance %s", holders[i])
+		}
+	}
+	s.checked += len(some)
+	return s.register(ctx, lost, true)
+}
+
 // load reads how the lines are registered. What is not there was removed or lost: the store knows which.
 func (s *scheduler) load(ctx context.Context) error {
-	for range 2 {
+	for again := range 2 {
 		lost, changes, err := s.read(ctx)
 		if err != nil {
 			return err
@@ -55,6 +126,11 @@ func (s *scheduler) load(ctx context.Context) error {
 		if len(lost) > 0 {
 			if err := s.register(ctx, lost, true); err != nil {
 				return err
+			}
+		}
+		for _, l := range lost {
+			if again == 1 && !l.removed && !l.barred {
+				s.refuse(l, "what stands of it can't be read here")
 			}
 		}
 		if s.changes = changes; len(lost) == 0 {
@@ -69,7 +145,7 @@ func (s *scheduler) load(ctx context.Context) error {
 func (s *scheduler) read(ctx context.Context) (lost []*line, changes string, err error) {
 	var lines []*line
 	for _, l := range s.lines {
-		if !l.removed && !l.foreign {
+		if !l.removed && !l.barred {
 			lines = append(lines, l)
 		}
 	}
@@ -80,16 +156,18 @@ func (s *scheduler) read(ctx context.Context) (lost []*line, changes string, err
 		for i, l := range some {
 			keys[i] = l.declared.Key
 		}
+		sent := s.run.now()
 		got, err := s.run.rt.Entries(ctx, s.instance, "", keys)
 		if err != nil {
 			return nil, "", err
 		}
-		s.sync(got.Now)
+		s.sync(sent, got.Now)
 		if first { // what changes after this is seen with the next look
 			changes = got.Changes
 		}
 		for i, l := range some {
-			if i >= len(got.Entries) || got.Entries[i].Missing {
+			if i >= len(got.Entries) || got.Entries[i].Missing || l.unmade {
+				l.unmade = false
 				lost = append(lost, l)
 				continue
 			}
@@ -117,27 +195,11 @@ func (s *scheduler) adopt(l *line, state store.EntryState) {
 		return
 	}
 	l.state, l.refused = state, ""
-	if s.asked(l) {
+	if s.pending != nil && slices.Contains(s.pending.lines, l) {
 		return // it is put back with the answer
 	}
-	l.next = l.spec.Next(state.Decided)
-	if !state.Enabled {
-		l.next = l.spec.Next(s.now())
-	}
+	s.reckon(l)
 	s.push(l)
-}
-
-// asked reports whether a request about the line is on its way.
-func (s *scheduler) asked(l *line) bool {
-	if s.pending == nil {
-		return false
-	}
-	for _, other := range s.pending.lines {
-		if other == l {
-			return true
-		}
-	}
-	return false
 }
 
 // push puts a line where its next tick says, or takes it out if there is none.
@@ -158,26 +220,14 @@ func (s *scheduler) drop(l *line) {
 	}
 }
 
-// queueOfLines is a heap: the first is the next to fire.
-type queueOfLines []*line
-
-func (q queueOfLines) Len() int           { return len(q) }
-func (q queueOfLines) Less(i, j int) bool { return q[i].next.Before(q[j].next) }
-func (q queueOfLines) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-func (q *queueOfLines) Push(x any) {
-	l, _ := x.(*line)
-	l.index = len(*q)
-	*q = append(*q, l)
-}
-
-func (q *queueOfLines) Pop() any {
-	old := *q
-	l := old[len(old)-1]
-	l.index = -1
-	*q = old[:len(old)-1]
-	return l
+// refuse notes, once, why a line can't be fired.
+func (s *scheduler) refuse(l *line, format string, a ...any) {
+	err := fmt.Errorf(format, a...)
+	s.drop(l)
+	if l.refused == err.Error() {
+		return
+	}
+	l.refused = err.Error()
+	s.run.log.Error("an entry is not fired by this process", "entry", l.declared.Key, "instance", s.instance, "err", err)
+	s.run.events.emit(EntryRefused{Entry: l.declared.Key, Instance: s.instance, Err: err})
 }

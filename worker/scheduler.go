@@ -3,8 +3,6 @@ package worker
 import (
 	"container/heap"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/stint-go/stint/internal/cronspec"
@@ -17,26 +15,29 @@ import (
 // have decided, and the store checks both.
 
 const (
-	refreshEvery = 30 * time.Second // between two looks at what others have changed
+	refreshEvery = 30 * time.Second // between two looks at what others have changed, by this process' timers
 	settleFor    = 30 * time.Second // a request whose reply was lost is made again for so long; then it is made anew
 	registerSize = 1 << 20          // bytes, about, of the jobs in one call
+	ahead        = time.Hour        // a tick that is decided is further ahead only if Redis' clock has gone back; as in dispatch.lua
+	back         = time.Second      // that it has gone back is noticed from this on: less is made up for by waiting
 )
 
 type scheduler struct {
 	run      *process
 	instance string
 	lines    []*line // all, by declaration
-	byKey    map[string]*line
 	due      queueOfLines
 	lane     store.Lane
 	loop     *loop.Loop
 
 	registered bool
 	stale      bool      // what is registered has to be read
+	curious    bool      // a line that is disabled would have a tick: whether it still is has to be looked at
 	changes    string    // as they were when it was read last
 	heard      time.Time // when Redis told its clock last, by Config.Now
 	told       time.Time // what it told
-	refresh    time.Time // by Redis' clock
+	looked     time.Time // when others' changes were looked at last, by this process' timers
+	checked    int       // how many of the names have been looked at, in turn
 	pending    *request  // whose outcome is not known
 }
 
@@ -46,12 +47,16 @@ type line struct {
 	mine     string // its fingerprint
 	state    store.EntryState
 	spec     cronspec.Spec
-	next     time.Time // the next tick, or when to look at it again
+	base     time.Time // the ticks after this are to be decided
+	next     time.Time // the next of them, or when to look at it again
 	index    int       // in due; -1: it is not there
 	removed  bool
-	refused  string // why it can't be fired, as it was said last; "" if it can
-	foreign  bool   // its key belongs to another instance
-	standing string // the fingerprint of what stands, as it was said last
+	barred   bool      // it can't be registered here: that is tried again with each look
+	refused  string    // why it can't be fired, as it was said last; "" if it can
+	unmade   bool      // what its jobs are made of was lost
+	standing string    // the fingerprint of what stands, as it was said last
+	failures int       // in a row: its records can't be written
+	failed   time.Time // the tick that this was said of last
 }
 
 // request is a call of Dispatch.
@@ -63,10 +68,9 @@ type request struct {
 
 func newScheduler(r *process, instance string, all []store.Definition) *scheduler {
 	now := r.now()
-	s := &scheduler{run: r, instance: instance, byKey: map[string]*line{}, stale: true, heard: now, told: now.Round(0)}
+	s := &scheduler{run: r, instance: instance, stale: true, heard: now, told: now.Round(0)}
 	for _, d := range all {
-		l := &line{declared: d, mine: d.Fingerprint(), index: -1}
-		s.lines, s.byKey[d.Key] = append(s.lines, l), l
+		s.lines = append(s.lines, &line{declared: d, mine: d.Fingerprint(), index: -1})
 	}
 	return s
 }
@@ -82,10 +86,15 @@ func (s *scheduler) start() {
 // now is Redis' clock, or a little behind it.
 func (s *scheduler) now() time.Time { return s.told.Add(s.run.now().Sub(s.heard)) }
 
-func (s *scheduler) sync(server time.Time) {
-	if !server.IsZero() {
-		s.heard, s.told = s.run.now(), server
+// sync takes in what Redis' clock was at some time after a request was sent, by Config.Now.
+func (s *scheduler) sync(sent, server time.Time) {
+	if server.IsZero() {
+		return
 	}
+	if s.told.Add(sent.Sub(s.heard)).Sub(server) > back {
+		s.stale = true // the clock has gone back: when each line is to be asked about has to be thought over
+	}
+	s.heard, s.told = s.run.now(), server
 }
 
 func (s *scheduler) pass(ctx context.Context) (time.Duration, error) {
@@ -95,7 +104,8 @@ func (s *scheduler) pass(ctx context.Context) (time.Duration, error) {
 		}
 		s.registered = true
 	}
-	if s.stale || !s.now().Before(s.refresh) {
+	every := s.run.rarely(refreshEvery)
+	if s.stale || s.curious || time.Since(s.looked) >= every {
 		if err := s.look(ctx); err != nil {
 			return 0, err
 		}
@@ -105,11 +115,11 @@ func (s *scheduler) pass(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	wait := s.refresh.Sub(s.now())
+	wait := every - time.Since(s.looked)
 	if len(s.due) > 0 {
 		wait = min(wait, s.due[0].next.Sub(s.now()))
 	}
-	if s.stale {
+	if s.stale || s.curious {
 		wait = 0
 	}
 	return max(wait, time.Millisecond), nil
@@ -131,8 +141,17 @@ func (s *scheduler) request() *request {
 	r, decisions := &request{since: time.Now()}, 0
 	for len(s.due) > 0 && !s.due[0].next.After(now) {
 		l := s.due[0]
-		all := l.plan(now)
-		if len(all) == 0 { // it was a time to look at it again
+		if !l.state.Enabled {
+			every := s.run.rarely(refreshEvery)
+			if l.spec.Next(l.next).Sub(l.next) >= every { // else the next look is soon enough
+				s.curious = true
+			}
+			l.next = l.spec.Next(now.Add(every))
+			s.push(l)
+			continue
+		}
+		all := plan(l.spec, &l.state, l.base, now)
+		if len(all) == 0 { // the clock has gone back since
 			l.next = l.spec.Next(now)
 			s.push(l)
 			continue
@@ -155,126 +174,26 @@ func (s *scheduler) request() *request {
 	return r
 }
 
-func (s *scheduler) dispatch(ctx context.Context, r *request) error {
-	answers, now, err := s.run.rt.Dispatch(ctx, &s.lane, s.instance, s.run.cfg.Node, r.ticks)
-	s.sync(now)
-	if err != nil {
-		return errors.Join(err, s.undispatched(ctx, r, err))
-	}
-	s.pending = nil
-	for i, l := range r.lines {
-		s.answer(l, r.ticks[i].Decisions, answers[i], now)
-	}
-	return nil
+// queueOfLines is a heap: the first is the next to fire.
+type queueOfLines []*line
+
+func (q queueOfLines) Len() int           { return len(q) }
+func (q queueOfLines) Less(i, j int) bool { return q[i].next.Before(q[j].next) }
+func (q queueOfLines) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
 }
 
-// answer takes in what became of the ticks of a line, and puts it back to wait for its next.
-func (s *scheduler) answer(l *line, asked []store.Decision, a store.TickAnswer, now time.Time) {
-	var from time.Time
-	switch a.Verdict {
-	case store.Absent, store.Altered:
-		s.stale, from = true, now
-	case store.Disabled:
-		l.state.Enabled, from = false, now
-	default:
-		l.state.Enabled, l.state.Decided, l.state.Last, from = true, a.Latest, a.Last, a.Latest
-	}
-	l.next = l.spec.Next(from)
-	s.push(l)
-	for i, outcome := range a.Outcomes {
-		d := asked[min(i, len(asked)-1)]
-		at := d.Tick.In(l.spec.Zone())
-		switch outcome {
-		case store.TickDispatched:
-			id := s.run.rt.JobOfTick(s.instance, l.declared.Key, d.Tick)
-			s.run.events.emit(TickDispatched{Entry: l.declared.Key, Instance: s.instance, At: at, Job: id, Late: now.Sub(d.Tick)})
-		case store.TickSkipped, store.TickOverlap:
-			first, reason := at, d.Skip
-			if !d.First.IsZero() {
-				first = d.First.In(l.spec.Zone())
-			}
-			if outcome == store.TickOverlap {
-				reason = store.ReasonOverlap
-			}
-			s.run.events.emit(TickSkipped{Entry: l.declared.Key, Instance: s.instance, At: at, First: first, Reason: reason})
-		}
-	}
+func (q *queueOfLines) Push(x any) {
+	l, _ := x.(*line)
+	l.index = len(*q)
+	*q = append(*q, l)
 }
 
-// undispatched notes which ticks the server has refused to take.
-func (s *scheduler) undispatched(ctx context.Context, r *request, why error) error {
-	var few *store.ReplicasError
-	if !errors.Is(why, store.ErrServer) || errors.As(why, &few) {
-		return nil // nobody knows what became of them, or there is nobody to note it
-	}
-	s.lane.Abandon() // nothing was decided: what is due then is asked for anew
-	s.pending = nil
-	ticks := map[string]time.Time{}
-	for i, l := range r.lines {
-		for _, d := range r.ticks[i].Decisions {
-			if d.Skip == "" {
-				ticks[l.declared.Key] = d.Tick
-			}
-		}
-		s.push(l)
-	}
-	if len(ticks) == 0 {
-		return nil
-	}
-	first, err := s.run.rt.Undispatched(ctx, s.instance, s.run.cfg.Node, why.Error(), ticks)
-	for key, tick := range ticks {
-		if first[key] {
-			s.run.events.emit(TickFailed{Entry: key, Instance: s.instance, At: tick.In(s.byKey[key].spec.Zone()), Err: why})
-		}
-	}
-	return err
-}
-
-// look reads the entries if others have changed any.
-func (s *scheduler) look(ctx context.Context) error {
-	read, err := s.run.rt.Entries(ctx, s.instance, s.changes, nil)
-	if err != nil {
-		return err
-	}
-	s.sync(read.Now)
-	if s.stale || read.Changes != s.changes {
-		if err := s.load(ctx); err != nil {
-			return err
-		}
-	}
-	var foreign, own []*line
-	for _, l := range s.lines {
-		switch {
-		case l.foreign:
-			foreign = append(foreign, l)
-		case !l.removed:
-			own = append(own, l)
-		}
-	}
-	if err := s.register(ctx, foreign, false); err != nil {
-		return err
-	}
-	if len(own) > 0 { // one stands for all
-		there, err := s.run.rt.Owned(ctx, own[0].declared.Key)
-		if err == nil && !there {
-			err = s.register(ctx, own, true)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	s.refresh = s.now().Add(s.run.rarely(refreshEvery))
-	return nil
-}
-
-// refuse notes, once, why a line can't be fired.
-func (s *scheduler) refuse(l *line, format string, a ...any) {
-	err := fmt.Errorf(format, a...)
-	s.drop(l)
-	if l.refused == err.Error() {
-		return
-	}
-	l.refused = err.Error()
-	s.run.log.Error("an entry is not fired by this process", "entry", l.declared.Key, "instance", s.instance, "err", err)
-	s.run.events.emit(EntryRefused{Entry: l.declared.Key, Instance: s.instance, Err: err})
+func (q *queueOfLines) Pop() any {
+	old := *q
+	l := old[len(old)-1]
+	l.index = -1
+	*q = old[:len(old)-1]
+	return l
 }

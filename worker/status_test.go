@@ -2,7 +2,9 @@ package worker_test
 
 import (
 	"context"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +127,51 @@ func TestStatusNamesALoopThatDoesNotTurn(t *testing.T) {
 		}
 		r.stopWell()
 	})
+}
+
+// stuck makes the commands that one function sends wait, until it is released.
+type stuck struct {
+	silent
+	in string
+}
+
+func (s stuck) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	wait := s.silent.ProcessHook(next)
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.Contains(string(debug.Stack()), s.in) {
+			return wait(ctx, cmd)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestStatusWatchesEachLoop(t *testing.T) {
+	for in, name := range map[string]string{
+		"(*scheduler).pass": "cron of x", "(*feed).sweep": "sweep of x", "(*feed).reapOnce": "reap of x", "(*process).announce": "announce",
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{})
+				worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error { return worker.Sleep(ctx, "nap", 90*time.Second) })
+				r.sup.Schedule(each(time.Hour))
+				r.start()
+				r.enqueue("x", none{}) // something for the sweeper
+				settle(time.Minute)
+				mute := stuck{make(silent), in}
+				r.st.Runtime().Client().(*redis.Client).AddHook(mute)
+				settle(7 * time.Minute)
+				if st := r.sup.Status(); st.Loop != name || st.Behind < 5*time.Minute {
+					t.Errorf("%+v, want that the loop has not turned for minutes", st)
+				}
+				close(mute.silent)
+				settle(10 * time.Second)
+				if st := r.sup.Status(); !st.Reachable || st.Behind > 5*time.Second {
+					t.Errorf("%+v, want all loops to turn again", st)
+				}
+				r.stopWell()
+			})
+		})
+	}
 }
 
 func TestEventsTellForHowLongAJobHasWaitedAndLived(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/stint-go/stint/internal/cronspec"
 )
 
 // zones with gaps and repeated hours of all kinds: at midnight, of half an hour, of a whole day, in the south, none at all.
@@ -176,6 +178,41 @@ func TestTicksAreThoseOfASearchMinuteByMinute(t *testing.T) {
 		got := ticks(s, start, len(want))
 		if !slices.EqualFunc(got, want, time.Time.Equal) {
 			t.Fatalf("%s %s in %s after %v:\ngot  %v\nwant %v", minute, hour, zone, start, got, want)
+		}
+	})
+}
+
+// What is found from behind is what a search from the front finds.
+func TestTheLatestTicksAreTheLastOfAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone, after := anyZone(t), anyMoment(t)
+		text := anySpec(t, rapid.Bool().Draw(t, "fixed"))
+		if rapid.Bool().Draw(t, "every") {
+			text = "@every " + (time.Duration(rapid.IntRange(100, 1e9).Draw(t, "ms")) * time.Millisecond).String()
+		}
+		spec, err := cronspec.Parse(text, zone)
+		if err != nil {
+			t.Skip(err)
+		}
+		var all []time.Time
+		until := after
+		for n := rapid.IntRange(0, 60).Draw(t, "ticks"); len(all) < n; {
+			next := spec.Next(until)
+			if next.IsZero() {
+				break
+			}
+			all, until = append(all, next), next
+		}
+		if next := spec.Next(until); !next.IsZero() { // anywhere up to the next
+			until = until.Add(time.Duration(rapid.Float64Range(0, 0.999).Draw(t, "part") * float64(next.Sub(until))))
+		}
+		n := rapid.IntRange(1, 70).Draw(t, "n")
+		want := all[max(0, len(all)-n):]
+		if got := spec.Latest(after, until, n); !slices.EqualFunc(got, want, time.Time.Equal) {
+			t.Fatalf("%q in %v: the latest %d from %v to %v are %v, want %v", text, zone, n, after, until, got, want)
+		}
+		if last := spec.Last(until); len(all) > 0 && !last.Equal(all[len(all)-1]) {
+			t.Fatalf("%q in %v: the last until %v is %v, want %v", text, zone, until, last, all[len(all)-1])
 		}
 	})
 }

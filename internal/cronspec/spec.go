@@ -1,6 +1,7 @@
 package cronspec
 
 import (
+	"slices"
 	"time"
 
 	cron "github.com/netresearch/go-cron"
@@ -49,19 +50,53 @@ func (s Spec) Next(after time.Time) time.Time {
 }
 
 // Last returns the last tick that is not after a moment, in the spec's zone; the zero time if there was none within 100 years.
-func (s Spec) Last(until time.Time) time.Time {
-	for back := time.Second; back < searchYears*366*24*time.Hour; back *= 2 {
-		next := s.Next(until.Add(-back))
-		if next.IsZero() || next.After(until) {
-			continue
+func (s Spec) Last(until time.Time) time.Time { return s.last(until, time.Second) }
+
+// Latest returns the latest n ticks after one moment and not after another, the earliest first, or as many as there are.
+func (s Spec) Latest(after, until time.Time, n int) []time.Time {
+	var all []time.Time
+	for gap := time.Second; len(all) < n; {
+		t := s.last(until, gap)
+		if t.IsZero() || !t.After(after) {
+			break
 		}
-		for last := next; ; last = next {
-			if next = s.Next(last); next.IsZero() || next.After(until) {
-				return last
-			}
+		if len(all) > 0 {
+			gap = all[len(all)-1].Sub(t) // it will hardly be longer to the one before
+		}
+		all, until = append(all, t), t.Add(-time.Nanosecond)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// last is Last for who knows about how long ago it may be. It takes the fewer steps the better that is known, and a few dozen at most: first
+// it goes back further and further until there is a tick, then halves what lies between the last that it knows of and the moment.
+func (s Spec) last(until time.Time, back time.Duration) time.Time {
+	if s.every > 0 {
+		return s.nextEvery(until.Add(-s.every)).In(s.Zone())
+	}
+	var last time.Time
+	for ; last.IsZero(); back *= 2 {
+		if back > searchYears*366*24*time.Hour {
+			return time.Time{}
+		}
+		if next := s.Next(until.Add(-back)); !next.IsZero() && !next.After(until) {
+			last = next
 		}
 	}
-	return time.Time{}
+	for end := until; ; {
+		next := s.Next(last)
+		if next.IsZero() || next.After(until) {
+			return last
+		}
+		last = next
+		middle := last.Add(end.Sub(last) / 2)
+		if next = s.Next(middle); next.IsZero() || next.After(until) {
+			end = middle
+		} else {
+			last = next
+		}
+	}
 }
 
 func (s Spec) nextEvery(after time.Time) time.Time {

@@ -44,7 +44,7 @@ func Cases() []Case {
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
-		cronCases(), dispatchCases(),
+		cronCases(), cronGoneCases(), cronBadCases(), ownerCases(), dispatchCases(), tickCases(), recordCases(),
 		stepCases(), parkCases(), childCases(), againCases(), untoldCases(), resumeCases(), sweepCases(), spoiltCases(),
 		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }

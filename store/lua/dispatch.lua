@@ -5,17 +5,18 @@
 --   not ended; number of decisions; for each, the earliest first: its letter (d dispatch, s skip, h dispatch by hand, for which the
 --   latest tick and the fingerprint do not matter); the tick in ms; the first tick that it stands for; the reason; the job's id; what
 --   its record says of the tick; when to run it, in ms, 0 for now.
--- Returns: 0; now in ms; a line an entry, see below; 1 if the instance may be new, else 0.
+-- Returns: 0; now in ms; when this was decided, in ms, and a line an entry, see below; 1 if the instance may be new, else 0.
 --   A line is: a letter (a done as far as it goes, b other ticks are decided already, c the definition is another one, e a tick is yet
---   to come, f there is no room in this call, g there is no such entry, o it is disabled); the latest tick that is decided now; the
---   last that was dispatched; a letter for each decision that was carried out: d dispatched, x it was already, s skipped, o skipped
---   because the last one's job has not ended.
+--   to come, f there is no room in this call, g there is no such entry, k the key of its records is foreign, l what its jobs are made of
+--   was lost, o it is disabled); the latest tick that is decided now; the last that was dispatched; a letter for each decision that was
+--   carried out: d dispatched, x decided already, s skipped, o skipped because the last one's job has not ended, f noted as failed, for
+--   the first time, and still to be decided; of a foreign key its type.
 
 local own = #kinds -- keys of the instance and the lane
 local first = own + 3 -- the first of the records' keys
 kinds[own + 1], kinds[own + 2] = HASH, HASH
 for i = first, #KEYS do kinds[i] = ZSET end
-local bad = foreign()
+local bad = foreign(nil, first - 1)
 if bad then return bad end
 local cronJobs, cronTicks = KEYS[own + 1], KEYS[own + 2]
 local number, node = tonumber(ARGV[1]), ARGV[2]
@@ -29,7 +30,7 @@ end
 
 local ids, bodies, ranks, times, limits = {}, {}, {}, {}, {}
 local accepted, bytes, full = {}, 0, false
-local states, written, replaced, bounds, lines = {}, {}, {}, {}, {}
+local states, written, replaced, bounds, lines = {}, {}, {}, {}, { whole(now) }
 
 local function waits(job) -- whether it has not ended
   if job == '' then return false end
@@ -38,25 +39,22 @@ local function waits(job) -- whether it has not ended
   return state ~= nil and state <= 4
 end
 
--- The record that a tick has: its letter, itself.
-local function known(records, tick)
-  if not live[records] then return end
-  local some = call('ZRANGE', records, tick, tick, 'BYSCORE', 'LIMIT', 0, 100)
-  for i = 1, #some do
-    if sub(some[i], 1, 1) ~= 'h' then return sub(some[i], 1, 1), some[i] end
-  end
+-- What an entry's jobs are made of: their deadline, their record less its head; nil if that was lost.
+local function made(key)
+  local template = live[cronJobs] and call('HGET', cronJobs, key) or ''
+  local gap = string.find(template, ' ', 1, true)
+  local priority = gap and byte(template, gap + 1) or 0
+  if priority >= 49 and priority <= 58 then return sub(template, 1, gap - 1), sub(template, gap + 1) end
 end
 
 -- Takes the job of a decision; false if there is no room for it.
-local function take(key, at)
-  local template = call('HGET', cronJobs, key) or ' 5\0null'
-  if bytes > 0 and bytes + #template > 1048576 then
+local function take(at, by, body)
+  if bytes > 0 and bytes + #body > 1048576 then
     full = true
     return false
   end
-  bytes = bytes + #template
-  local gap, id = string.find(template, ' ', 1, true), ARGV[at + 4]
-  local by, body = sub(template, 1, gap - 1), sub(template, gap + 1)
+  bytes = bytes + #body
+  local id = ARGV[at + 4]
   if not accepted[id] and not (live[jobs] and call('HEXISTS', jobs, id) == 1) then
     local n = #ids + 1
     ids[n], bodies[n], ranks[n] = id, sub(body, 1, 1) .. ARGV[at + 5] .. sub(body, 2), 58 - byte(body, 1)
@@ -72,11 +70,14 @@ for i = first, #KEYS do
   local age, count, alone, decisions = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), ARGV[at + 5] == '1', tonumber(ARGV[at + 6])
   local from = at + 7
   at = from + 7 * decisions
+  local wrong = check(i, i)
   local state = live[cronTicks] and call('HGET', cronTicks, key)
   local on, high, last, is, timing, job = match(state or '', '^(%d) (%d+) (%d+) (%x+) (%x+) (.*)$')
   local letter, hand, done, new, gone = 'a', ARGV[from] == 'h', {}, {}, {}
-  if on and tonumber(high) > now + 3600000 then high = whole(now) end -- the clock has gone back
-  if not on then
+  local by, body
+  if wrong then
+    letter = 'k'
+  elseif not on then
     letter = 'g'
   elseif full then
     letter = 'f'
@@ -90,10 +91,17 @@ for i = first, #KEYS do
     letter = 'b'
   end
   if letter == 'a' then
+    by, body = made(key)
+    local mark = tonumber(high)
+    if mark > now + AHEAD then mark = 0 end -- now the records alone tell what is decided
     for d = from, at - 1, 7 do
       local kind, tick, since, reason = ARGV[d], ARGV[d + 1], ARGV[d + 2], ARGV[d + 3]
       if hand then
-        if not take(key, d) then break end
+        if not body then
+          letter = 'l'
+          break
+        end
+        if not take(d, by, body) then break end
         tick = whole(now)
         new[#new + 1] = tick
         new[#new + 1] = decided('h', tick, tick, now, node, ARGV[d + 4], reason)
@@ -103,41 +111,49 @@ for i = first, #KEYS do
           letter = 'e'
           break
         end
-        local was, old = known(records, tick)
-        if was == 'd' then
+        local was, old = standing(records, tick)
+        if tonumber(tick) <= mark or was == 'd' or was == 's' then
           done[#done + 1] = 'x'
         elseif kind == 'd' and alone and waits(job) then
           if old then gone[#gone + 1] = old end
           new[#new + 1] = tick
           new[#new + 1] = decided('s', tick, since, now, node, '', 'the job of the tick before has not ended')
           done[#done + 1] = 'o'
+        elseif kind == 'd' and not body then
+          if not old then
+            new[#new + 1] = tick
+            new[#new + 1] = decided('f', tick, tick, now, node, '', 'what its job is made of was lost')
+            done[#done + 1] = 'f'
+          end
+          letter = 'l'
+          break
         elseif kind == 'd' then
-          if not take(key, d) then break end
+          if not take(d, by, body) then break end
           if old then gone[#gone + 1] = old end
           new[#new + 1] = tick
           new[#new + 1] = decided('d', tick, since, now, node, ARGV[d + 4], '')
           last, job = tick, ARGV[d + 4]
           done[#done + 1] = 'd'
         else
-          if not old then
+          if not old or since ~= tick then -- a failure that is given up stays one
             new[#new + 1] = tick
             new[#new + 1] = decided('s', tick, since, now, node, '', reason)
           end
           done[#done + 1] = 's'
         end
-        high = tick
+        if tonumber(tick) > mark then mark, high = tonumber(tick), tick end
       end
     end
     written[records], replaced[records], bounds[records] = new, gone, { age, count }
   end
-  if on then
+  if on and not wrong then
     local newer = on .. ' ' .. high .. ' ' .. last .. ' ' .. is .. ' ' .. timing .. ' ' .. job
     if newer ~= state then
       states[#states + 1] = key
       states[#states + 1] = newer
     end
   end
-  lines[#lines + 1] = letter .. ' ' .. (high or '0') .. ' ' .. (last or '0') .. ' ' .. table.concat(done)
+  lines[#lines + 1] = letter .. ' ' .. (high or '0') .. ' ' .. (last or '0') .. ' ' .. (wrong and wrong[3] or table.concat(done))
 end
 
 local fresh = 0
@@ -147,10 +163,8 @@ for i = first, #KEYS do
   local records = KEYS[i]
   if written[records] and #written[records] > 0 then
     add('ZADD', records, written[records])
-    local over = call('ZCARD', records) - bounds[records][2]
-    drop('ZREM', records, replaced[records])
-    drop('ZREMRANGEBYSCORE', records, { '-inf', whole(now - bounds[records][1]) })
-    if over > 0 then drop('ZREMRANGEBYRANK', records, { 0, over - 1 }) end
+    drop('ZREM', records, replaced[records]) -- there is another one of each of their ticks
+    bound(records, bounds[records][1], bounds[records][2], now)
   end
 end
 answer = table.concat(lines, '\n')

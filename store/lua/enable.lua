@@ -11,7 +11,7 @@ local on, high, rest = match(state or '', '^(%d) (%d+) (.*)$')
 if not on then return { 0, 0 } end
 if on ~= to then
   local now = clock()
-  if to == '1' then high = whole(math.max(tonumber(high), now)) end
+  if to == '1' then high = nobodys(high, now) end
   local changes = tonumber(call('HGET', KEYS[1], '') or 0) or 0
   call('HSET', KEYS[1], key, to .. ' ' .. high .. ' ' .. rest, '', whole(math.max(changes + 1, now)))
 end

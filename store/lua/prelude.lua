@@ -38,13 +38,13 @@ local function checkRare(from, to)
 end
 
 -- A foreign key in our namespace: the reply that names it, or nil when all is well. A script with other keys than the instance's
--- says what types they have; one with more of them adds theirs to kinds.
-local function foreign(types)
+-- says what types they have; one with more of them adds theirs to kinds. Those after the last it checks by itself.
+local function foreign(types, last)
   if types then
     kinds = types
-    return check(1, #KEYS)
+    return check(1, last or #KEYS)
   end
-  return check(1, 8) or checkRare(9, 13) or checkRare(14, 23) or checkRare(24, 28) or check(29, #KEYS)
+  return check(1, 8) or checkRare(9, 13) or checkRare(14, 23) or checkRare(24, 28) or check(29, last or #KEYS)
 end
 
 local function clock()
@@ -277,6 +277,35 @@ end
 -- those that it stands for, when that was decided, by whom, the job if there is one, the reason if there is one.
 local function decided(letter, tick, first, now, node, job, reason)
   return letter .. ' ' .. tick .. ' ' .. first .. ' ' .. whole(now) .. ' ' .. #node .. ' ' .. node .. job .. reason
+end
+
+-- Further ahead than this, in ms, no tick is decided unless the clock has gone back since.
+local AHEAD = 3600000
+
+-- The latest tick that counts as decided where all until now are nobody's.
+local function nobodys(high, now)
+  high = tonumber(high)
+  return whole(high > now + AHEAD and now or math.max(high, now))
+end
+
+-- The record that stands for a tick, its letter first: the tick's own or, where many were skipped together, that of all. It looks at 1,000
+-- later ones at most; for the tick that is due now there are none.
+local function standing(records, tick)
+  if not live[records] then return end
+  for from = 0, 900, 100 do
+    local some = call('ZRANGE', records, tick, '+inf', 'BYSCORE', 'LIMIT', from, 100)
+    for i = 1, #some do
+      local letter, first = match(some[i], '^([dsf]) %d+ (%d+) ')
+      if letter and tonumber(first) <= tonumber(tick) then return letter, some[i] end
+    end
+    if #some < 100 then return end
+  end
+end
+
+-- Removes what the bounds of an entry, in ms and in number, no longer keep of its records.
+local function bound(records, age, count, now)
+  local over = math.max(call('ZCARD', records) - count, call('ZCOUNT', records, '-inf', whole(now - age)))
+  if over > 0 then drop('ZREMRANGEBYRANK', records, { 0, over - 1 }) end
 end
 
 -- Turns the deadlines of jobs on, for those that wait, or off, for those that run: a negative score is never due.

@@ -3,24 +3,31 @@
 -- ARGV: 1 to replace what is registered, and to bring back what was removed, 0 to add only what is missing; for each entry: its
 --   key, its definition, the job's deadline in ms (or '') and a space and its record less its first 14 bytes, a fingerprint of
 --   all that, one of spec and zone.
--- Returns: 0; for each entry a letter: n new, s the same as it was, c changed, t changed in its times, r removed, k another one is kept.
+-- Returns: 0; for each entry a letter: n new, s the same as it was, c changed, t changed in its times, r removed, k another one is kept,
+--   f the key that says it was removed is foreign; for each f the type of that. What has lost its definition or its job is missing.
 
 local types = { HASH, HASH, HASH }
 for i = 4, #KEYS do types[i] = 'string' end
-local bad = foreign(types)
+local bad = foreign(types, 3)
 if bad then return bad end
 local cron, cronJobs, cronTicks = KEYS[1], KEYS[2], KEYS[3]
 local now, replace, letters = clock(), ARGV[1] == '1', {}
-local definitions, templates, states, back = {}, {}, {}, {}
+local definitions, templates, states, back, wrongs = {}, {}, {}, {}, {}
+local function has(hash, key) return live[hash] and call('HEXISTS', hash, key) == 1 end
+
 for i = 1, (#ARGV - 1) / 5 do
   local at = 5 * i - 3
   local key, rev, timing = ARGV[at], ARGV[at + 3], ARGV[at + 4]
   local old = live[cronTicks] and call('HGET', cronTicks, key)
   local on, high, last, was, times, job = match(old or '', '^(%d) (%d+) (%d+) (%x+) (%x+) (.*)$')
-  local letter = 'n'
-  if on and was == rev then
+  local letter, wrong = 'n', check(3 + i, 3 + i)
+  local intact = has(cron, key) and has(cronJobs, key)
+  if wrong then
+    letter = 'f'
+    wrongs[#wrongs + 1] = wrong[3]
+  elseif on and intact and was == rev then
     letter = 's'
-  elseif on and not replace then
+  elseif on and intact and not replace then
     letter = 'k'
   elseif on then
     letter = times == timing and 'c' or 't'
@@ -30,7 +37,7 @@ for i = 1, (#ARGV - 1) / 5 do
   letters[i] = letter
   if letter == 'n' or letter == 'c' or letter == 't' then
     if letter == 'n' then on, high, last, job = '1', '0', '0', '' end
-    if letter ~= 'c' then high = whole(math.max(tonumber(high), now)) end
+    if letter ~= 'c' then high = nobodys(high, now) end
     local n = #states
     definitions[n + 1], definitions[n + 2] = key, ARGV[at + 1]
     templates[n + 1], templates[n + 2] = key, ARGV[at + 2]
@@ -47,4 +54,4 @@ if #states > 0 then
   add('HSET', cronTicks, states)
   for i = 1, #back do call('UNLINK', back[i]) end
 end
-return { 0, table.concat(letters) }
+return { 0, table.concat(letters), wrongs }

@@ -1,0 +1,247 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/store"
+)
+
+// The records of ticks.
+func recordCases() []Case {
+	return named(aSkippedTickHasItsReasonAndMayStandForMany, aTickAmongManyIsFoundWhateverStandsBetween,
+		aFailedTickIsUpgradedAndTheFirstSuccessStands, aFailedTickIsNotedThoughTheJobsAreSpoilt, failuresAreBoundedAsAllRecordsAre,
+		recordsAreBoundedByAgeAndCount, anUpgradedRecordPushesNoOtherOut, recordsAreListedByEntryStatusNodeAndTime)
+}
+
+func (e *Env) record(t testing.TB, key string, tick time.Time) store.Dispatch {
+	t.Helper()
+	d, err := e.Store.FindDispatch(t.Context(), key, tick)
+	if err != nil {
+		t.Fatalf("finding the record of %v: %v", tick, err)
+	}
+	return d
+}
+
+func aSkippedTickHasItsReasonAndMayStandForMany(t *testing.T, e *Env) {
+	ctx := t.Context()
+	entry, last := e.past(t, "a")
+	first := last.Add(-30 * time.Minute)
+	a := e.decide(t, entry, store.Decision{Tick: last, First: first, Skip: "missed"}, store.Decision{Tick: last.Add(time.Minute), Skip: "missed, too"})
+	if a.Verdict != store.Decided || string(a.Outcomes) != "ss" || !a.Last.IsZero() || e.Stats(t).Total != 0 {
+		t.Fatalf("%+v, %+v", a, e.Stats(t))
+	}
+	for _, tick := range []time.Time{first, first.Add(time.Minute), last} {
+		if d := e.record(t, "a", tick); d.Status != store.StatusSkipped || d.Reason != "missed" || !d.First.Equal(first) || !d.FireAt.Equal(last) || d.Job != uuid.Nil {
+			t.Errorf("%v: %+v", tick, d)
+		}
+		if ok, err := e.Store.Dispatched(ctx, "a", tick); ok || err != nil {
+			t.Errorf("%v: dispatched %v, %v", tick, ok, err)
+		}
+	}
+	if d := e.record(t, "a", last.Add(time.Minute)); d.Reason != "missed, too" || !d.First.Equal(d.FireAt) {
+		t.Errorf("%+v", d)
+	}
+	for _, tick := range []time.Time{first.Add(-time.Minute), last.Add(30 * time.Second), last.Add(2 * time.Minute)} {
+		_, err := e.Store.FindDispatch(ctx, "a", tick)
+		wantErr(t, "a tick that nothing stands for", err, store.ErrNotFound)
+	}
+}
+
+func (e *Env) undispatched(t testing.TB, key, why string, tick time.Time) bool {
+	t.Helper()
+	first, now, err := e.Runtime.Undispatched(t.Context(), instance, "other", why, []store.EntryTicks{{Entry: e.entry(t, key), Decisions: []store.Decision{{Tick: tick}}}})
+	if err != nil {
+		t.Fatalf("noting a failed dispatch: %v", err)
+	}
+	if since := e.Now(t).Sub(now); since < 0 || since > time.Minute {
+		t.Errorf("noted at %v, %v ago", now, since)
+	}
+	return first[0]
+}
+
+func aFailedTickIsUpgradedAndTheFirstSuccessStands(t *testing.T, e *Env) {
+	entry, tick := e.past(t, "a")
+	for i, why := range []string{"no memory", "no memory", "still none"} {
+		if first := e.undispatched(t, "a", why, tick); first != (i == 0) {
+			t.Errorf("failure %d is the first: %v", i, first)
+		}
+		if d := e.record(t, "a", tick); d.Status != store.StatusFailed || d.Reason != why || d.Node != "other" {
+			t.Errorf("%+v", d)
+		}
+		if ok, err := e.Store.Dispatched(t.Context(), "a", tick); ok || err != nil {
+			t.Errorf("dispatched: %v, %v", ok, err)
+		}
+	}
+	if got := e.entry(t, "a"); !got.Decided.Equal(entry.Decided) {
+		t.Errorf("a failure has decided the tick: %+v", got)
+	}
+	if a := e.decide(t, entry, store.Decision{Tick: tick}); string(a.Outcomes) != "d" {
+		t.Fatalf("%+v", a)
+	}
+	if first := e.undispatched(t, "a", "too late", tick); first {
+		t.Error("a tick that was dispatched has failed")
+	}
+	if d := e.record(t, "a", tick); d.Status != store.StatusDispatched || d.Node != "node" {
+		t.Errorf("%+v, want it upgraded", d)
+	}
+	page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{})
+	if err != nil || len(page.Dispatches) != 1 {
+		t.Errorf("%+v, %v; want one record", page, err)
+	}
+	// One that is given up stays a failure.
+	second := tick.Add(time.Minute)
+	e.undispatched(t, "a", "no memory", second)
+	e.decide(t, e.entry(t, "a"), store.Decision{Tick: second, Skip: "missed"})
+	if d := e.record(t, "a", second); d.Status != store.StatusFailed {
+		t.Errorf("%+v, want it failed", d)
+	}
+}
+
+func aFailedTickIsNotedThoughTheJobsAreSpoilt(t *testing.T, e *Env) {
+	entry, tick := e.past(t, "a")
+	undo := e.spoil(t, e.Key(instance, "todo"), "list")
+	_, _, err := e.Runtime.Dispatch(t.Context(), new(store.Lane), instance, "node", []store.EntryTicks{{Entry: entry, Decisions: []store.Decision{{Tick: tick}}}})
+	e.wantKeyError(t, "Dispatch", err, e.Key(instance, "todo"), "list", "zset")
+	e.undispatched(t, "a", err.Error(), tick)
+	if d := e.record(t, "a", tick); d.Status != store.StatusFailed || !strings.Contains(d.Reason, "todo") {
+		t.Errorf("%+v", d)
+	}
+	undo()
+	if a := e.decide(t, entry, store.Decision{Tick: tick}); string(a.Outcomes) != "d" {
+		t.Errorf("%+v", a)
+	}
+}
+
+func recordsAreBoundedByAgeAndCount(t *testing.T, e *Env) {
+	_, tick := e.past(t, "a", func(d *store.Definition) { d.RecordAge, d.RecordCount = 90*time.Minute, 5 })
+	old := e.Now(t).Add(-100 * time.Minute)
+	a := e.decide(t, e.entry(t, "a"), store.Decision{Tick: old, Skip: "old"}, store.Decision{Tick: tick, Skip: "young"})
+	if string(a.Outcomes) != "ss" {
+		t.Fatalf("%+v", a)
+	}
+	_, err := e.Store.FindDispatch(t.Context(), "a", old)
+	wantErr(t, "a record that is too old", err, store.ErrNotFound)
+	if a := e.decide(t, e.entry(t, "a"), store.Decision{Tick: old, Skip: "again"}); a.Verdict != store.Decided && a.Verdict != store.Behind {
+		t.Errorf("%+v", a)
+	}
+	for i := range 8 {
+		e.dispatch(t, "node", "a", tick.Add(time.Duration(i+1)*time.Second))
+	}
+	page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{Entry: "a"})
+	if err != nil || len(page.Dispatches) != 5 || !page.Dispatches[4].FireAt.Equal(tick.Add(4*time.Second)) {
+		t.Errorf("%d records, %v, want the latest 5: %+v", len(page.Dispatches), err, page)
+	}
+}
+
+func recordsAreListedByEntryStatusNodeAndTime(t *testing.T, e *Env) {
+	ctx := t.Context()
+	e.registered(t, "a")
+	e.registered(t, "b")
+	e.Later(t, 2*time.Hour)
+	start := e.Now(t).Add(-time.Hour)
+	for i := range 20 {
+		tick := start.Add(time.Duration(i) * time.Minute)
+		e.dispatch(t, fmt.Sprint("node", i%2), "a", tick)
+		e.decide(t, e.entry(t, "b"), store.Decision{Tick: tick, Skip: "why"})
+	}
+	for what, c := range map[string]struct {
+		f    store.DispatchFilter
+		want int
+	}{
+		"all":       {store.DispatchFilter{}, 40},
+		"an entry":  {store.DispatchFilter{Entry: "a"}, 20},
+		"a status":  {store.DispatchFilter{Status: store.StatusSkipped}, 20},
+		"a node":    {store.DispatchFilter{Node: "node1"}, 10},
+		"a time":    {store.DispatchFilter{From: start.Add(3 * time.Minute), To: start.Add(7 * time.Minute)}, 10},
+		"an end":    {store.DispatchFilter{Entry: "b", To: start}, 1},
+		"all these": {store.DispatchFilter{Entry: "a", Status: store.StatusDispatched, Node: "node0", From: start.Add(5 * time.Minute)}, 7},
+		"none":      {store.DispatchFilter{Entry: "c"}, 0},
+	} {
+		for _, limit := range []int{0, 1, 7} {
+			var all []store.Dispatch
+			f := c.f
+			f.Limit = limit
+			for range 100 {
+				page, err := e.Store.Dispatches(ctx, f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, page.Dispatches...)
+				if f.Cursor = page.Next; f.Cursor == "" {
+					break
+				}
+			}
+			sorted := slices.IsSortedFunc(all, func(a, b store.Dispatch) int {
+				if a.Entry != b.Entry {
+					return strings.Compare(a.Entry, b.Entry)
+				}
+				return b.FireAt.Compare(a.FireAt)
+			})
+			if len(all) != c.want || !sorted {
+				t.Errorf("%s, %d a page: %d records (sorted: %v), want %d", what, limit, len(all), sorted, c.want)
+			}
+		}
+	}
+}
+
+func aTickAmongManyIsFoundWhateverStandsBetween(t *testing.T, e *Env) {
+	_, first := e.past(t, "a")
+	e.undispatched(t, "a", "no memory", first.Add(time.Minute))
+	for range 120 {
+		_, err := e.Store.RunEntry(t.Context(), "a")
+		must(t, err)
+	}
+	e.Later(t, time.Minute)
+	last := e.Now(t)
+	e.undispatched(t, "a", "no memory", last)
+	e.decide(t, e.entry(t, "a"), store.Decision{Tick: last, First: first, Skip: "missed"})
+	for _, tick := range []time.Time{first, first.Add(2 * time.Minute)} {
+		if d := e.record(t, "a", tick); d.Status != store.StatusSkipped || !d.First.Equal(first) || !d.FireAt.Equal(last) {
+			t.Errorf("%v: %+v, want the record of all", tick, d)
+		}
+	}
+	for _, tick := range []time.Time{first.Add(time.Minute), last} { // what was given up stays a failure
+		if d := e.record(t, "a", tick); d.Status != store.StatusFailed || !d.FireAt.Equal(tick) {
+			t.Errorf("%v: %+v, want it failed", tick, d)
+		}
+	}
+}
+
+// They are written when Redis has no memory left, and must not take more and more of it.
+func failuresAreBoundedAsAllRecordsAre(t *testing.T, e *Env) {
+	_, tick := e.past(t, "a", func(d *store.Definition) { d.RecordAge, d.RecordCount = 61*time.Minute, 3 })
+	e.undispatched(t, "a", "no memory", tick.Add(-10*time.Minute))
+	_, err := e.Store.FindDispatch(t.Context(), "a", tick.Add(-10*time.Minute))
+	wantErr(t, "a failure that is too old", err, store.ErrNotFound)
+	for i := range 10 {
+		e.undispatched(t, "a", "no memory", tick.Add(time.Duration(i)*time.Minute))
+	}
+	page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{})
+	if err != nil || len(page.Dispatches) != 3 || !page.Dispatches[0].FireAt.Equal(tick.Add(9*time.Minute)) {
+		t.Errorf("%+v, %v; want the latest three", page, err)
+	}
+}
+
+func anUpgradedRecordPushesNoOtherOut(t *testing.T, e *Env) {
+	_, tick := e.past(t, "a", func(d *store.Definition) { d.RecordCount = 5 })
+	at := func(i int) time.Time { return tick.Add(time.Duration(i) * time.Minute) }
+	for i := range 4 {
+		e.dispatch(t, "node", "a", at(i))
+	}
+	e.undispatched(t, "a", "no memory", at(4))
+	e.dispatch(t, "node", "a", at(4)) // takes the failure's place
+	page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{})
+	if err != nil || len(page.Dispatches) != 5 || !page.Dispatches[4].FireAt.Equal(tick) {
+		t.Errorf("%d records, %v; want all 5: %+v", len(page.Dispatches), err, page)
+	}
+	e.dispatch(t, "node", "a", at(5))
+	if _, err := e.Store.FindDispatch(t.Context(), "a", tick); err == nil {
+		t.Error("the sixth has pushed none out")
+	}
+}
