@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,7 @@ var (
 type depths struct {
 	st        *store.Store
 	questions *batch.Group[*found]
+	asked     atomic.Int64 // how many
 
 	mu      sync.Mutex
 	last    *found // the last answer, nil before the first
@@ -41,8 +43,8 @@ type depths struct {
 
 // found is an answer.
 type found struct {
-	asked     bool      // there is a store
-	since     time.Time // what was there before is in it
+	asked     bool  // there is a store
+	question  int64 // its number: what was there when it was asked is in the answer
 	done      chan struct{}
 	err       error
 	stats     []store.Stats
@@ -66,7 +68,7 @@ func (d *depths) get() *found {
 		return d.last
 	}
 	if d.pending == nil {
-		d.pending = &found{asked: true, since: time.Now(), done: make(chan struct{})}
+		d.pending = &found{asked: true, question: d.asked.Add(1), done: make(chan struct{})}
 		d.questions.Add(d.pending)
 	}
 	f := d.pending

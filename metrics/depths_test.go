@@ -68,8 +68,74 @@ func TestTheSeriesOfAnInstanceThatIsGoneAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		wants(t, scrape(t, reg), map[string]float64{ // at once, while what the store said before it is still fresh
-			"stint_jobs_enqueued_total{stint_instance=tenant49}": 1, "stint_jobs_enqueued_total{stint_instance=tenant0}": 1,
+			"stint_jobs_enqueued_total{stint_instance=tenant49}": 1, "stint_jobs_enqueued_total{stint_instance=tenant0}": 2,
 		})
+	})
+}
+
+func TestTheCountersOfAnInstanceThatComesBackGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		col := metrics.New(st)
+		reg := registry(t, col)
+		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+		enqueue := func() {
+			t.Helper()
+			if _, err := client.Enqueue(t.Context(), "tenant", nil); err != nil {
+				t.Fatal(err)
+			}
+			col.Observe(worker.JobStarted{Instance: "tenant", Waited: time.Second})
+		}
+		gone := func() { // it is deleted, and every scrape says so
+			t.Helper()
+			if err := st.DeleteInstance(t.Context(), "tenant", true); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			for range 2 {
+				if n, there := scrape(t, reg)["stint_jobs_enqueued_total{stint_instance=tenant}"]; there {
+					t.Errorf("it is gone, and has %v jobs enqueued", n)
+				}
+			}
+		}
+		for n := range 5 {
+			enqueue()
+			wants(t, scrape(t, reg), map[string]float64{
+				"stint_jobs_enqueued_total{stint_instance=tenant}": float64(n + 1), "stint_job_wait_seconds{stint_instance=tenant}": float64(n + 1),
+			})
+			gone()
+		}
+		for i := range metrics.Remembered { // as many others come and go, and none stays for ever
+			col.Observe(worker.JobEnqueued{Instance: fmt.Sprint("other", i)})
+		}
+		time.Sleep(2 * time.Second)
+		scrape(t, reg)
+		enqueue()
+		wants(t, scrape(t, reg), map[string]float64{"stint_jobs_enqueued_total{stint_instance=tenant}": 1})
+	})
+}
+
+func TestWhatIsCountedWhileTheStoreIsAskedIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		col := metrics.New(st)
+		reg := registry(t, col)
+		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+		if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := st.DeleteInstance(t.Context(), "mail", true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		mute := make(silent)
+		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		done := make(chan map[string]float64)
+		go func() { done <- scrape(t, reg) }()
+		time.Sleep(time.Second)
+		col.Observe(worker.JobEnqueued{Instance: "mail"}) // of another process' making, after it was said that there is none
+		close(mute)
+		wants(t, <-done, map[string]float64{"stint_jobs_enqueued_total{stint_instance=mail}": 2})
 	})
 }
 
