@@ -355,7 +355,7 @@ func round(t *testing.T, rdb, admin *redis.Client) {
 	for range 3 {
 		time.Sleep(2 * time.Millisecond)
 		if read, err := rt.Entries(ctx, "x", "", []string{"e"}); err == nil {
-			_, _ = rt.Undispatched(ctx, "x", "n", "why", map[string]time.Time{"e": read.Now})
+			_, _, _ = rt.Undispatched(ctx, "x", "n", "why", map[string]time.Time{"e": read.Now})
 			_, _, _ = rt.Dispatch(ctx, &lane, "x", "n", []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: read.Now}}}})
 		}
 	}

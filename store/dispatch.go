@@ -89,6 +89,7 @@ type TickAnswer struct {
 	Verdict      TickVerdict
 	Latest, Last time.Time // the latest tick that is decided now, the last that was dispatched
 	Outcomes     []TickOutcome
+	DecidedAt    time.Time // when this was answered first
 }
 
 // JobOfTick returns the id of the job that an entry's tick has under this store's prefix.
@@ -154,16 +155,17 @@ func (s *Store) dispatch(ctx context.Context, instance string, keys []string, ar
 	}
 	p := reader{v: reply}
 	now, lines, fresh := parseMS(p.str()), strings.Split(p.str(), "\n"), p.int() == 1
-	if len(lines) != n {
-		return nil, now, fmt.Errorf("answered for %d entries of %d", len(lines), n)
+	if len(lines) != n+1 {
+		return nil, now, fmt.Errorf("answered for %d entries of %d", len(lines)-1, n)
 	}
-	answers := make([]TickAnswer, n)
-	for i, line := range lines {
+	answers, decidedAt := make([]TickAnswer, n), parseMS(lines[0])
+	for i, line := range lines[1:] {
 		f := strings.SplitN(line, " ", 4)
 		if len(f) != 4 || f[0] == "" {
 			return nil, now, fmt.Errorf("an answer that can't be read: %.40q", line)
 		}
-		answers[i] = TickAnswer{Verdict: TickVerdict(f[0][0]), Latest: parseMS(f[1]), Last: parseMS(f[2]), Outcomes: []TickOutcome(f[3])}
+		answers[i] = TickAnswer{Verdict: TickVerdict(f[0][0]), Latest: parseMS(f[1]), Last: parseMS(f[2]), Outcomes: []TickOutcome(f[3]),
+			DecidedAt: decidedAt}
 	}
 	if fresh { // it may have been deleted since we announced it
 		return answers, now, s.announce(ctx, instance, true)
@@ -172,27 +174,28 @@ func (s *Store) dispatch(ctx context.Context, instance string, keys []string, ar
 }
 
 // Undispatched notes for one tick of each entry that it could not be dispatched, and why. It works where Redis has no memory left, and where a
-// foreign key spoils the instance's jobs. The slice says of which that had not been noted yet.
-func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason string, ticks map[string]time.Time) (map[string]bool, error) {
+// foreign key spoils the instance's jobs. It says of which that had not been noted yet, and when this was, by Redis' clock.
+func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason string, ticks map[string]time.Time) (map[string]bool, time.Time, error) {
 	var keys, entries []string
 	args := []any{cut(node, maxNode), cut(reason, maxReason)}
 	for entry, tick := range ticks {
 		keys, entries, args = append(keys, r.s.keys.dispatches(instance, entry)), append(entries, entry), append(args, ms(tick))
 	}
-	first := map[string]bool{}
+	first, now := map[string]bool{}, time.Time{}
 	err := r.s.do(ctx, "noting a failed dispatch", func() error {
 		reply, err := r.s.run(ctx, scriptUndispatched, keys, args...)
 		if err != nil {
 			return err
 		}
 		p := reader{v: reply}
+		now = parseMS(p.str())
 		l := p.list()
 		for _, entry := range entries {
 			first[entry] = l.int() == 1
 		}
 		return nil
 	})
-	return first, err
+	return first, now, err
 }
 
 // RunEntry dispatches an entry by hand: its job runs now, also where the entry is disabled. That has a record of its own and is not

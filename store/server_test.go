@@ -70,7 +70,7 @@ func TestATickThatFindsNoMemoryHasFailedUntilThereIsSome(t *testing.T) {
 	}
 	noError(t, "limiting the memory", e.Raw.ConfigSet(ctx, "maxmemory", "1mb").Err())
 	wantErr(t, "dispatching", dispatch(), store.ErrServer)
-	_, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", map[string]time.Time{"e": tick})
+	_, _, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", map[string]time.Time{"e": tick})
 	noError(t, "noting it", err)
 	if d, err := e.Store.FindDispatch(ctx, "e", tick); err != nil || d.Status != store.StatusFailed {
 		t.Errorf("%+v, %v; want it to have failed", d, err)

@@ -206,7 +206,7 @@ func TestTwoIdleWeeksAreMadeUpForAsThePolicySays(t *testing.T) {
 				if n := len(r.dispatches(store.DispatchFilter{})); n > 2+100+10 {
 					t.Errorf("%d records", n)
 				}
-				if said := of[worker.TickSkipped](p.events); len(said) < 100 || !said[0].First.Before(said[0].At) {
+				if said := of[worker.TickDispatched](p.events); len(said) < 100 || !said[0].First.Before(said[0].At) || said[0].Status != store.StatusSkipped {
 					t.Errorf("%d events of ticks that were skipped", len(said))
 				}
 				settle(5 * time.Second) // and on it goes
@@ -360,7 +360,12 @@ func TestSkipOverlapSkipsWhileTheLastOneRuns(t *testing.T) {
 		if len(ran) != 4 || ran[1].Sub(ran[0]) != 30*time.Minute {
 			t.Errorf("ran %v, want each third", ran)
 		}
-		skipped := of[worker.TickSkipped](r.events)
+		var skipped []worker.TickDispatched
+		for _, e := range of[worker.TickDispatched](r.events) {
+			if e.Status == store.StatusSkipped {
+				skipped = append(skipped, e)
+			}
+		}
 		if len(skipped) != 8 || skipped[0].Reason != store.ReasonOverlap {
 			t.Errorf("skipped %+v", skipped)
 		}
@@ -564,8 +569,8 @@ func TestAFailedDispatchIsOnRecordAndTriedAgain(t *testing.T) {
 		settle(59 * time.Minute)
 		must(t, rdb.SAdd(ctx, "stint:{x}:parked", "foreign").Err())
 		settle(2 * time.Minute)
-		failed := of[worker.TickFailed](r.events)
-		if len(failed) != 1 || !errors.Is(failed[0].Err, store.ErrServer) {
+		failed := of[worker.TickDispatched](r.events)
+		if len(failed) != 1 || failed[0].Status != store.StatusFailed || !strings.Contains(failed[0].Reason, "parked") {
 			t.Fatalf("%+v, want one", failed)
 		}
 		if d := r.dispatches(store.DispatchFilter{}); len(d) != 1 || d[0].Status != store.StatusFailed || !strings.Contains(d[0].Reason, "parked") {

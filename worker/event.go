@@ -103,28 +103,19 @@ type StaleWrite struct {
 	Outcome  Outcome // what would have been
 }
 
-// TickDispatched: this process has dispatched a tick of an entry: its job is enqueued. It may be missing where the reply was lost.
+// TickDispatched: this process has put a tick of an entry on record: its job is enqueued, or the tick is skipped, or Redis has refused
+// the job. A failure comes once for a tick, which is tried again for as long as the entry's window says, and then as what became of it. The
+// event may be missing where the reply was lost.
 type TickDispatched struct {
 	Entry, Instance string
-	At              time.Time // the tick, in the entry's zone
-	Job             uuid.UUID
-	Late            time.Duration // by Redis' clock
-}
-
-// TickSkipped: this process has decided that a tick is not dispatched, for it was missed or the job of the last one has not ended.
-type TickSkipped struct {
-	Entry, Instance string
-	At              time.Time
-	First           time.Time // the first of those that it stands for: At, unless many were missed
-	Reason          string
-}
-
-// TickFailed: Redis has refused to take the job of a tick. It is tried again for as long as the entry's window says; this event comes
-// once.
-type TickFailed struct {
-	Entry, Instance string
-	At              time.Time
-	Err             error
+	At              time.Time     // the tick, in the entry's zone
+	First           time.Time     // the first of the ticks that it stands for: At, unless many were skipped together
+	DispatchedAt    time.Time     // when that was decided, by Redis' clock
+	Late            time.Duration // from At to DispatchedAt
+	Status          string        // store.StatusDispatched, StatusSkipped or StatusFailed
+	Reason          string        // of a tick that was skipped or has failed
+	Node            string        // this process'
+	Job             uuid.UUID     // of a tick that was dispatched
 }
 
 // EntryReplaced: what this process has declared of an entry is not what stands: another process has registered another definition
@@ -193,8 +184,6 @@ func (JobExpired) event()     {}
 func (LeaseLost) event()      {}
 func (StaleWrite) event()     {}
 func (TickDispatched) event() {}
-func (TickSkipped) event()    {}
-func (TickFailed) event()     {}
 func (EntryReplaced) event()  {}
 func (EntryRefused) event()   {}
 func (Trimmed) event()        {}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -183,22 +184,26 @@ func (s *scheduler) answer(l *line, asked []store.Decision, a store.TickAnswer, 
 	s.push(l)
 	for i, outcome := range a.Outcomes {
 		d := asked[min(i, len(asked)-1)]
-		at := d.Tick.In(l.spec.Zone())
 		switch outcome {
 		case store.TickDispatched:
-			id := s.run.rt.JobOfTick(s.instance, l.declared.Key, d.Tick)
-			s.run.events.emit(TickDispatched{Entry: l.declared.Key, Instance: s.instance, At: at, Job: id, Late: now.Sub(d.Tick)})
-		case store.TickSkipped, store.TickOverlap:
-			first, reason := at, d.Skip
-			if !d.First.IsZero() {
-				first = d.First.In(l.spec.Zone())
-			}
-			if outcome == store.TickOverlap {
-				reason = store.ReasonOverlap
-			}
-			s.run.events.emit(TickSkipped{Entry: l.declared.Key, Instance: s.instance, At: at, First: first, Reason: reason})
+			s.tell(l, d, a.DecidedAt, store.StatusDispatched, "")
+		case store.TickSkipped:
+			s.tell(l, d, a.DecidedAt, store.StatusSkipped, d.Skip)
+		case store.TickOverlap:
+			s.tell(l, d, a.DecidedAt, store.StatusSkipped, store.ReasonOverlap)
 		}
 	}
+}
+
+// tell says what has become of a tick.
+func (s *scheduler) tell(l *line, d store.Decision, when time.Time, status, reason string) {
+	zone := l.spec.Zone()
+	e := TickDispatched{Entry: l.declared.Key, Instance: s.instance, At: d.Tick.In(zone), First: cmp.Or(d.First, d.Tick).In(zone),
+		DispatchedAt: when, Late: when.Sub(d.Tick), Status: status, Reason: reason, Node: s.run.cfg.Node}
+	if status == store.StatusDispatched {
+		e.Job = s.run.rt.JobOfTick(s.instance, e.Entry, d.Tick)
+	}
+	s.run.events.emit(e)
 }
 
 // undispatched notes which ticks the server has refused to take.
@@ -221,10 +226,10 @@ func (s *scheduler) undispatched(ctx context.Context, r *request, why error) err
 	if len(ticks) == 0 {
 		return nil
 	}
-	first, err := s.run.rt.Undispatched(ctx, s.instance, s.run.cfg.Node, why.Error(), ticks)
+	first, now, err := s.run.rt.Undispatched(ctx, s.instance, s.run.cfg.Node, why.Error(), ticks)
 	for key, tick := range ticks {
 		if first[key] {
-			s.run.events.emit(TickFailed{Entry: key, Instance: s.instance, At: tick.In(s.byKey[key].spec.Zone()), Err: why})
+			s.tell(s.byKey[key], store.Decision{Tick: tick}, now, store.StatusFailed, why.Error())
 		}
 	}
 	return err

@@ -340,7 +340,7 @@ func cronKeysOfTheWrongTypeAreNamed(t *testing.T, e *Env) {
 			return err
 		},
 		"Undispatched": func() error {
-			_, err := e.Runtime.Undispatched(ctx, instance, "node", "why", map[string]time.Time{"a": e.Now(t)})
+			_, _, err := e.Runtime.Undispatched(ctx, instance, "node", "why", map[string]time.Time{"a": e.Now(t)})
 			return err
 		},
 		"RunEntry":       func() error { _, err := e.Store.RunEntry(ctx, "a"); return err },

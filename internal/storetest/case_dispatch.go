@@ -104,6 +104,9 @@ func aLostReplyOfADispatchCostsNothing(t *testing.T, e *Env) {
 	if got[0].Verdict != store.Decided || string(got[0].Outcomes) != "sd" || e.Stats(t).Todo != 1 {
 		t.Errorf("%+v, %+v; want the first answer, and one job", got, e.Stats(t))
 	}
+	if d := e.record(t, "a", tick); !d.DispatchedAt.Equal(got[0].DecidedAt) {
+		t.Errorf("the answer is of %v, the record of %v", got[0].DecidedAt, d.DispatchedAt)
+	}
 }
 
 func theClientsOwnRetryOfADispatchHappensOnce(t *testing.T, e *Env) {
@@ -200,9 +203,12 @@ func aSkippedTickHasItsReasonAndMayStandForMany(t *testing.T, e *Env) {
 
 func (e *Env) undispatched(t testing.TB, key, why string, tick time.Time) bool {
 	t.Helper()
-	first, err := e.Runtime.Undispatched(t.Context(), instance, "other", why, map[string]time.Time{key: tick})
+	first, now, err := e.Runtime.Undispatched(t.Context(), instance, "other", why, map[string]time.Time{key: tick})
 	if err != nil {
 		t.Fatalf("noting a failed dispatch: %v", err)
+	}
+	if since := e.Now(t).Sub(now); since < 0 || since > time.Minute {
+		t.Errorf("noted at %v, %v ago", now, since)
 	}
 	return first[key]
 }

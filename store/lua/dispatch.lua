@@ -5,7 +5,7 @@
 --   not ended; number of decisions; for each, the earliest first: its letter (d dispatch, s skip, h dispatch by hand, for which the
 --   latest tick and the fingerprint do not matter); the tick in ms; the first tick that it stands for; the reason; the job's id; what
 --   its record says of the tick; when to run it, in ms, 0 for now.
--- Returns: 0; now in ms; a line an entry, see below; 1 if the instance may be new, else 0.
+-- Returns: 0; now in ms; when this was decided, in ms, and a line an entry, see below; 1 if the instance may be new, else 0.
 --   A line is: a letter (a done as far as it goes, b other ticks are decided already, c the definition is another one, e a tick is yet
 --   to come, f there is no room in this call, g there is no such entry, o it is disabled); the latest tick that is decided now; the
 --   last that was dispatched; a letter for each decision that was carried out: d dispatched, x it was already, s skipped, o skipped
@@ -29,7 +29,7 @@ end
 
 local ids, bodies, ranks, times, limits = {}, {}, {}, {}, {}
 local accepted, bytes, full = {}, 0, false
-local states, written, replaced, bounds, lines = {}, {}, {}, {}, {}
+local states, written, replaced, bounds, lines = {}, {}, {}, {}, { whole(now) }
 
 local function waits(job) -- whether it has not ended
   if job == '' then return false end

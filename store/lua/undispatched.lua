@@ -1,7 +1,7 @@
 -- Notes that ticks could not be dispatched. They stay to be decided.
 -- KEYS: for each tick the records of its entry.
 -- ARGV: the node that failed, the error; for each tick: itself in ms.
--- Returns: 0; for each tick 1 if this is the first time, else 0.
+-- Returns: 0; now in ms; for each tick 1 if this is the first time, else 0.
 
 local types = {}
 for i = 1, #KEYS do types[i] = ZSET end
@@ -24,4 +24,4 @@ for i = 1, #KEYS do
   end
   firsts[i] = new
 end
-return { 0, firsts }
+return { 0, whole(now), firsts }
