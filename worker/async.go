@@ -27,8 +27,11 @@ func (f *Future[T]) ID() uuid.UUID { return f.child }
 // A child that is lost is dispatched again by the sweeper. Nothing waits here: see [Future.Wait].
 //
 // The child's id follows from the job, the name, and how often the job has been requeued. It runs by the rules of its instance's handler. It is
-// cancelled when this job is dead, cancelled or deleted before it, and runs on when this job is done. Of the options ID and Unique are refused,
-// and the hooks of a [Client] do not see it. An instance that nobody serves is as good as any: the child waits.
+// cancelled when this job is dead, cancelled or deleted before it, and runs on when this job is done. Of the options ID and Unique are refused.
+// An instance that nobody serves is as good as any: the child waits.
+//
+// The Hooks of the supervisor's [Config] see the child, once, before its record is written; those of a [Client] do not. An error of theirs is
+// returned in a *StepError, which is permanent if the error is.
 func Async[T any](ctx context.Context, name, instance string, payload any, opts ...EnqueueOption) (*Future[T], error) {
 	s, err := enter(ctx, name)
 	if err != nil {
@@ -69,11 +72,11 @@ func dispatch[T any](ctx context.Context, steps []*step, instance string, payloa
 			fs[i].instance = s.kept.Instance
 			continue
 		}
-		w, err := s.child(instance, payloads[i], opts)
+		w, err := s.child(ctx, Request{instance, payloads[i], opts})
 		if err != nil {
-			return nil, refuse(s.name, err)
+			return nil, err
 		}
-		fs[i].child = w.Child.ID
+		fs[i].instance, fs[i].child = w.Instance, w.Child.ID
 		fresh, writes = append(fresh, s), append(writes, w)
 	}
 	for len(fresh) > 0 {
@@ -86,38 +89,42 @@ func dispatch[T any](ctx context.Context, steps []*step, instance string, payloa
 	return fs, nil
 }
 
-// fitting is how many of the writes make one request.
+// fitting is how many of the writes, of one instance, make one request.
 func fitting(writes []store.StepWrite) int {
 	n, size := 0, 0
 	for ; n < len(writes) && n < store.MaxCall; n++ {
 		size += jobSize(&writes[n].Child)
-		if n > 0 && size > callWeight {
+		if n > 0 && (size > callWeight || writes[n].Instance != writes[0].Instance) {
 			break
 		}
 	}
 	return n
 }
 
-// child is the record of the step.
-func (s *step) child(instance string, payload any, opts []EnqueueOption) (store.StepWrite, error) {
+// child is the record of the step. A hook's error is the hook's to call permanent; any other is.
+func (s *step) child(ctx context.Context, r Request) (store.StepWrite, error) {
+	r, err := hooked(ctx, s.at.feed.run.cfg.Hooks, r)
+	if err != nil {
+		return store.StepWrite{}, &StepError{s.name, err}
+	}
 	var own enqueuing
-	for _, o := range opts {
+	for _, o := range r.Options {
 		if o != nil {
 			o(&own)
 		}
 	}
 	if own.job.ID != uuid.Nil || own.job.Unique != (store.Unique{}) {
-		return store.StepWrite{}, invalid("a child can have no ID and no Unique of its own")
+		return store.StepWrite{}, refuse(s.name, invalid("a child can have no ID and no Unique of its own"))
 	}
-	job, err := newJob(instance, payload, opts)
+	job, err := newJob(r.Instance, r.Payload, r.Options)
 	if err != nil {
-		return store.StepWrite{}, err
+		return store.StepWrite{}, refuse(s.name, err)
 	}
 	parent := &s.at.lease.Job
 	gen := s.at.remember().generation()
 	job.ID = store.ChildID(parent.ID, s.name, gen)
 	job.Parent = store.Parent{ID: parent.ID, Instance: parent.Instance, Step: s.name, Generation: gen}
-	return store.StepWrite{Name: s.name, Kind: store.AsyncStep, Instance: instance, Child: job}, nil
+	return store.StepWrite{Name: s.name, Kind: store.AsyncStep, Instance: r.Instance, Child: job}, nil
 }
 
 // send writes the records and enqueues the children. What can't be enqueued now the sweeper dispatches later.
@@ -201,7 +208,11 @@ func (f *Future[T]) result(index int) (T, error) {
 		}
 		return out, nil
 	}
-	if err := json.Unmarshal(s.kept.Result, &out); err != nil {
+	kept, err := s.read()
+	if err != nil {
+		return zero, err
+	}
+	if err := json.Unmarshal(kept, &out); err != nil {
 		return zero, refuse(s.name, fmt.Errorf("%w: the child's result: %w", ErrStepChanged, err))
 	}
 	s.at.feed.run.events.emit(StepReplayed{Instance: s.instance(), Job: s.job(), Step: s.name})

@@ -45,6 +45,7 @@ type attempt struct {
 	result    json.RawMessage
 	commits   sync.Mutex  // held while steps are being committed
 	memory    *memory     // nil until the handler comes to a step
+	edits     []stepEdit  // the outermost first
 	wait      *store.Wait // the handler waits for this: the job is to park
 
 	// Set when the attempt ends, read by whoever hands it in.

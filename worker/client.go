@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -42,7 +41,7 @@ type Client struct {
 // NewClient returns a Client that works on a store, which stays the caller's to close.
 func NewClient(st *store.Store, cfg ClientConfig) *Client {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	cfg.Hooks = slices.DeleteFunc(slices.Clone(cfg.Hooks), func(h EnqueueHook) bool { return h == nil })
+	cfg.Hooks = ownHooks(cfg.Hooks)
 	c := &Client{st: st, cfg: cfg, queues: map[string]*queue{}}
 	if st != nil {
 		c.endings.init(st.Runtime())

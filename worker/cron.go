@@ -57,6 +57,9 @@ type Cron struct {
 // own declaration is another one fires by that which stands, and says so once, as EntryReplaced. An entry that was disabled stays so, and
 // one that was removed, while this process runs, is not fired any more. An entry without a process that declares it does not fire.
 //
+// An entry is the same in all processes, and its job is made once, of what is declared here: so the Hooks of the Config do not see it. What they
+// would add differs from process to process, or is of the tick: a trace, a text encrypted anew. Its payload is no place for a secret.
+//
 // For each tick one job is enqueued, however many processes there are, whatever their clocks say, and whatever crashes: not before its
 // time by Redis' clock, and a little after it where all is well.
 func (s *Supervisor) Schedule(entries ...Cron) {

@@ -59,7 +59,7 @@ func Cursor[T any](ctx context.Context, name string) (saved T, save func(context
 	}
 	c := &cursor{step: s, saves: s.kept.Saves}
 	save = func(ctx context.Context, to T) error {
-		b, err := s.encode(to)
+		b, err := s.encode(store.CursorStep, to)
 		if err != nil {
 			return err
 		}

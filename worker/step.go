@@ -88,7 +88,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		return zero, err
 	}
 	crash.At(ctx, name, crash.AfterEffect)
-	b, err := s.encode(out)
+	b, err := s.encode(store.LocalStep, out)
 	if err != nil {
 		return zero, err
 	}
@@ -199,8 +199,12 @@ func (s *step) replay(kind store.StepKind, out any) error {
 	if s.kept.State == store.StepFailed {
 		return refuse(s.name, fmt.Errorf("%w: %s", ErrStepFailed, s.kept.Error))
 	}
-	if s.kept.Result != nil {
-		if err := json.Unmarshal(s.kept.Result, out); err != nil {
+	kept, err := s.read()
+	if err != nil {
+		return err
+	}
+	if kept != nil {
+		if err := json.Unmarshal(kept, out); err != nil {
 			return refuse(s.name, fmt.Errorf("%w: its result: %w", ErrStepChanged, err))
 		}
 	}
@@ -216,12 +220,16 @@ func (s *step) replaces() int {
 	return 0
 }
 
-func (s *step) encode(v any) (json.RawMessage, error) {
+// encode makes what is kept of a result.
+func (s *step) encode(kind store.StepKind, v any) (json.RawMessage, error) {
 	b, err := json.Marshal(v)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, refuse(s.name, fmt.Errorf("%w: encoding the result: %w", store.ErrInvalid, err))
-	case len(b) > store.MaxPayload:
+	}
+	if b, err = s.edited(kind, b); err != nil {
+		return nil, err
+	}
+	if len(b) > store.MaxPayload {
 		return nil, refuse(s.name, &store.StepLimitError{What: "bytes of a result", Max: store.MaxPayload, Got: len(b)})
 	}
 	return b, nil

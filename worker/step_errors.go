@@ -28,9 +28,10 @@ var (
 )
 
 // StepError is a step that can't be run, or not be kept. It is permanent: the job is dead, and can be requeued when the program is put right.
+// What a hook or an edit of steps (see [EditSteps]) returns is permanent only if it says so itself.
 type StepError struct {
 	Step string
-	Err  error // ErrStepTwice, ErrNestedStep, ErrStepChanged, ErrStepFailed, ErrNoJob, store.ErrInvalid or a *store.StepLimitError
+	Err  error // ErrStepTwice, ErrNestedStep, ErrStepChanged, ErrStepFailed, ErrNoJob, store.ErrInvalid, a *store.StepLimitError, or a hook's
 }
 
 func (e *StepError) Error() string { return fmt.Sprintf("step %q: %v", e.Step, e.Err) }

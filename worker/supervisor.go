@@ -41,6 +41,9 @@ type Config struct {
 	OnEvent func(Event)
 	// Middleware wraps every handler, the first outermost.
 	Middleware []Middleware
+	// Hooks see each child that a handler dispatches by Async or AsyncEach, one after the other, before it is encoded; nil ones are left
+	// out. As a rule they are those of the process' Client. The jobs of ticks they do not see: see Schedule.
+	Hooks []EnqueueHook
 	// Pools are those that instances share: see In. A handler without In has a pool of its own.
 	Pools []Pool
 	// Now arms timers and nothing else: no lease and no job's time is decided by it. For tests; by default time.Now.
@@ -100,6 +103,7 @@ func New(st *store.Store, cfg Config) (*Supervisor, error) {
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, DefaultDrainTimeout)
 	cfg.GraceTimeout = cmp.Or(cfg.GraceTimeout, DefaultGraceTimeout)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Hooks = ownHooks(cfg.Hooks)
 	cfg.Pools = slices.Clone(cfg.Pools)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
