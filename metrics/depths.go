@@ -26,6 +26,7 @@ var (
 	descPaused  = prometheus.NewDesc("stint_paused", "1 if the instance is paused.", []string{byInstance}, nil)
 	descServing = prometheus.NewDesc("stint_live_workers", "Workers of all live processes that serve the instance, those that it shares included.", []string{byInstance}, nil)
 	descLive    = prometheus.NewDesc("stint_live_processes", "Processes that are alive.", nil, nil)
+	descOverdue = prometheus.NewDesc("stint_cron_overdue_seconds", "For how long the earliest tick of the instance's entries that is on no record has been due.", []string{byInstance}, nil)
 	descUp      = prometheus.NewDesc("stint_store_up", "1 if the store has told all that was asked.", nil, nil)
 )
 
@@ -49,6 +50,7 @@ type found struct {
 	err       error
 	stats     []store.Stats
 	processes []store.Process
+	entries   []store.Entry
 }
 
 func newDepths(st *store.Store) *depths {
@@ -95,6 +97,8 @@ func (d *depths) ask(_ int, questions []*found) {
 		var err error
 		f.processes, err = d.st.Processes(ctx)
 		f.err = errors.Join(f.err, err)
+		f.entries, err = d.st.Entries(ctx)
+		f.err = errors.Join(f.err, err)
 	}
 	d.mu.Lock()
 	d.last, d.at, d.pending = f, time.Now(), nil
@@ -112,7 +116,7 @@ func (f *found) has(instance string) bool {
 }
 
 func (*depths) describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descJobs, descOldest, descPaused, descServing, descLive, descUp} {
+	for _, d := range []*prometheus.Desc{descJobs, descOldest, descPaused, descServing, descLive, descOverdue, descUp} {
 		out <- d
 	}
 }
@@ -146,8 +150,16 @@ func (f *found) collect(out chan<- prometheus.Metric) {
 			gauge(descServing, float64(serving[s.Instance]), s.Instance)
 		}
 	}
-	if f.err == nil {
-		gauge(descLive, float64(len(f.processes)))
+	if f.err != nil {
+		return
+	}
+	gauge(descLive, float64(len(f.processes)))
+	overdue := map[string]time.Duration{}
+	for _, e := range f.entries {
+		overdue[e.Instance] = max(overdue[e.Instance], e.Overdue)
+	}
+	for instance, d := range overdue {
+		gauge(descOverdue, d.Seconds(), instance)
 	}
 }
 
