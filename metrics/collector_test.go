@@ -108,6 +108,7 @@ func TestTheNamesAreThoseThatPrometheusWants(t *testing.T) {
 		t.Cleanup(func() { _ = st.Close() })
 		p := newProcess(t, st, worker.Config{})
 		worker.Handle(p.sup, "mail", func(context.Context, none) error { return nil })
+		p.sup.Schedule(worker.Cron{Key: "hourly", Spec: "@hourly", Instance: "mail"})
 		workertest.Start(t, p.sup)
 		calls.Observe("counting", time.Second, store.ErrServer)
 		p.col.Observe(worker.LoopFailed{Loop: "reap"})
@@ -137,7 +138,7 @@ func TestTheNamesAreThoseThatPrometheusWants(t *testing.T) {
 				}
 			}
 		}
-		if len(families) < 25 {
+		if len(families) < 33 {
 			t.Errorf("only %d metrics", len(families))
 		}
 	})

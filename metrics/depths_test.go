@@ -139,6 +139,32 @@ func TestWhatIsCountedWhileTheStoreIsAskedIsNotLost(t *testing.T) {
 	})
 }
 
+func TestAnEntryThatNobodyFiresIsOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		sup, err := worker.New(st, worker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sup.Schedule(worker.Cron{Key: "hourly", Spec: "@every 1h", Instance: "reports"}, worker.Cron{Key: "daily", Spec: "@every 24h", Instance: "reports"},
+			worker.Cron{Key: "held", Spec: "@every 1h", Instance: "held"})
+		stop := start(t, sup)
+		time.Sleep(90 * time.Minute)
+		reg := registry(t, metrics.New(st))
+		const overdue, held = "stint_cron_overdue_seconds{stint_instance=reports}", "stint_cron_overdue_seconds{stint_instance=held}"
+		got := scrape(t, reg)
+		if d, there := got[overdue]; !there || d != 0 {
+			t.Errorf("all is dispatched, and overdue for %v s", d)
+		}
+		stop()
+		if err := st.EnableEntry(t.Context(), "held", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Hour)
+		wants(t, scrape(t, reg), map[string]float64{overdue: (2*time.Hour + 30*time.Minute).Seconds(), held: 0})
+	})
+}
+
 // silent makes commands wait for an answer until it is closed.
 type silent chan struct{}
 
