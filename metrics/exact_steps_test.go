@@ -133,7 +133,7 @@ func TestStepsAndTicksAreCountedExactlySummedOverThreeProcesses(t *testing.T) {
 }
 
 func stepsAndTicksAreExact(t *testing.T, processes int) {
-	const orders, failing, nowhere, ended = 200, 80, 20, 10
+	const orders, failing, nowhere, ended = 100, 40, 20, 10
 	synctest.Test(t, func(t *testing.T) {
 		st := workertest.Store(t)
 		truth := &tally{n: map[string]float64{}}
