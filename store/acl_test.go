@@ -235,9 +235,9 @@ func block(t *testing.T, file, name string) []string {
 // family does what parents and children do.
 func family(ctx context.Context, st *store.Store, add func(int, store.NewJob) []uuid.UUID, claim func(store.Terms, int) []*store.Lease, terms store.Terms) {
 	rt := st.Runtime()
-	id := add(1, store.NewJob{Priority: store.MaxPriority})[0]
+	add(1, store.NewJob{Priority: store.MaxPriority})
 	for _, l := range claim(terms, 1) {
-		child := store.NewJob{ID: store.ChildID(id, "child", 0), Payload: json.RawMessage(`{}`),
+		child := store.NewJob{ID: store.ChildID(&l.Job, "child", 0), Payload: json.RawMessage(`{}`),
 			Parent: store.Parent{ID: l.Job.ID, Instance: "x", Step: "child"}}
 		limits := store.StepLimits{Count: 10, Bytes: 10_000}
 		_, _ = rt.Commit(ctx, l, limits, store.StepWrite{Name: "a", Kind: store.LocalStep, Value: json.RawMessage(`1`)},

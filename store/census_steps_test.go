@@ -91,7 +91,7 @@ func (c *censusTaker) family(k int) (parents, children []*store.Lease) {
 	limits := store.StepLimits{Count: store.MaxSteps, Bytes: store.MaxStepBytes}
 	var jobs []store.NewJob
 	for _, l := range parents {
-		child := store.NewJob{ID: store.ChildID(l.Job.ID, "child", 0), Payload: []byte(`1`),
+		child := store.NewJob{ID: store.ChildID(&l.Job, "child", 0), Payload: []byte(`1`),
 			Parent: store.Parent{ID: l.Job.ID, Instance: "mail", Step: "child"}}
 		_, err := c.Runtime.Commit(c.t.Context(), l, limits,
 			store.StepWrite{Name: "charge", Kind: store.LocalStep, Value: []byte(`1`)},

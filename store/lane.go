@@ -2,6 +2,7 @@ package store
 
 import (
 	"strconv"
+	"sync"
 
 	"github.com/google/uuid"
 )
@@ -16,6 +17,34 @@ import (
 type Lane struct {
 	id     uuid.UUID
 	number uint64
+}
+
+// lanes are those that a Store has used for requests of its own, whose outcome does not matter when it is not known: they are made anew then.
+type lanes struct {
+	mu   sync.Mutex
+	free map[string][]*Lane // by instance
+}
+
+// use calls f with a lane of an instance that nobody else uses meanwhile: there are as many as are in use at the same time.
+func (s *lanes) use(instance string, f func(*Lane) error) error {
+	s.mu.Lock()
+	lane := new(Lane)
+	if free := s.free[instance]; len(free) > 0 {
+		last := len(free) - 1
+		lane, s.free[instance] = free[last], free[:last]
+	}
+	s.mu.Unlock()
+	err := f(lane)
+	if err != nil {
+		lane.Abandon()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == nil {
+		s.free = map[string][]*Lane{}
+	}
+	s.free[instance] = append(s.free[instance], lane)
+	return err
 }
 
 // Abandon forgets the request whose outcome is unknown: the next one goes over a new lane.

@@ -118,9 +118,10 @@ func parentOf(ref string) (p Parent) {
 	return p
 }
 
-// ChildID is the id of the child that a step of a job has in a generation.
-func ChildID(job uuid.UUID, step string, generation int) uuid.UUID {
-	return uuid.NewSHA1(job, []byte(strconv.Itoa(generation)+"\n"+step))
+// ChildID is the id of the child that a step of a job has in a generation. A job that was removed and is enqueued again under its id has other
+// children than before, whose records may still be there.
+func ChildID(parent *Job, step string, generation int) uuid.UUID {
+	return uuid.NewSHA1(parent.ID, fmt.Appendf(nil, "%d %d\n%s", parent.EnqueuedAt.UnixMilli(), generation, step))
 }
 
 // ValidateStep returns nil for a name of 1 to 256 bytes of UTF-8 without control characters, and an ErrInvalid for any other.

@@ -52,6 +52,8 @@ type Store struct {
 	known   map[string]time.Time // when instances were announced
 	cached  map[string][]string  // keys by instance
 
+	lanes lanes
+
 	assured sync.Map // the instances, by their first key, whose replicas follow
 }
 

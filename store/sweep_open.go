@@ -102,7 +102,7 @@ func (w *sweep) recall(instance string, kids []kid) (int, error) {
 	if err != nil || len(jobs) == 0 {
 		return n, err
 	}
-	if _, err := w.r.Enqueue(w.ctx, new(Lane), instance, jobs); err != nil {
+	if err := w.r.s.lanes.use(instance, func(l *Lane) error { _, err := w.r.Enqueue(w.ctx, l, instance, jobs); return err }); err != nil {
 		return n, err
 	}
 	w.out.Again = append(w.out.Again, again...)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -122,7 +123,7 @@ func (s *step) child(ctx context.Context, r Request) (store.StepWrite, error) {
 	}
 	parent := &s.at.lease.Job
 	gen := s.at.remember().generation()
-	job.ID = store.ChildID(parent.ID, s.name, gen)
+	job.ID = store.ChildID(parent, s.name, gen)
 	job.Parent = store.Parent{ID: parent.ID, Instance: parent.Instance, Step: s.name, Generation: gen}
 	return store.StepWrite{Name: s.name, Kind: store.AsyncStep, Instance: r.Instance, Child: job}, nil
 }
@@ -138,30 +139,36 @@ func send(ctx context.Context, steps []*step, writes []store.StepWrite) error {
 	if err != nil {
 		return err
 	}
-	run, job := at.feed.run, &at.lease.Job
-	jobs := make([]store.NewJob, len(writes))
-	for i := range writes {
-		jobs[i] = writes[i].Child
+	for i := range steps {
 		steps[i].kept, steps[i].found = kept[i], true
 	}
-	lane := new(store.Lane)
 	at.feed.sweepIn(sweepGrace)
 	crash.At(ctx, steps[0].name, crash.AfterRecord)
-	err = at.persist(func(ctx context.Context) error {
-		return guard(func() error {
-			_, err := run.rt.Enqueue(ctx, lane, writes[0].Instance, jobs)
-			return err
-		})
-	})
-	if err != nil {
-		at.log().Warn("children could not be enqueued; the sweeper will see to them", "to", writes[0].Instance, "children", len(jobs), "err", err)
-		return nil
-	}
+	at.enqueue(steps, writes)
 	crash.At(ctx, steps[0].name, crash.AfterCommit)
-	for i := range steps {
-		run.events.emit(ChildDispatched{Instance: job.Instance, Job: job.ID, Step: steps[i].name, Child: jobs[i].ID, To: writes[0].Instance})
-	}
 	return nil
+}
+
+// enqueue gives children to their instance, and waits until they are accepted, or can't be. Those of other attempts may travel with them.
+func (a *attempt) enqueue(steps []*step, writes []store.StepWrite) {
+	to, run, job := writes[0].Instance, a.feed.run, &a.lease.Job
+	one := newCall(a, len(writes))
+	for i := range writes {
+		one.add(run.children.of(to), writes[i].Child)
+	}
+	one.send()
+	_ = one.wait() // the entries say more
+	failed, why := 0, error(nil)
+	for i := range one.entries {
+		if err := one.entries[i].err; err != nil && !errors.Is(err, store.ErrExists) {
+			failed, why = failed+1, err
+			continue
+		}
+		run.events.emit(ChildDispatched{Instance: job.Instance, Job: job.ID, Step: steps[i].name, Child: writes[i].Child.ID, To: to})
+	}
+	if failed > 0 {
+		a.log().Warn("children could not be enqueued; the sweeper will see to them", "to", to, "children", failed, "err", why)
+	}
 }
 
 // Wait returns the child's result. As long as that is not there it parks the job instead and returns [ErrParked]: the attempt is over then, the

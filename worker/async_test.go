@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
@@ -423,6 +424,33 @@ func TestARequeuedParentKeepsWhatIsCommittedAndDispatchesTheFailedAgain(t *testi
 		r.wantState(id, store.Done, 1, "")
 		if ran["charge"] != 1 || ran["good"] != 1 || ran["bad"] != 2 {
 			t.Errorf("ran %v", ran)
+		}
+		r.stopWell()
+	})
+}
+
+func TestChildrenGoOverAFewLanesHoweverManyJobsDispatchThem(t *testing.T) {
+	const n = 300
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			f, err := worker.Async[none](ctx, "child", "child", none{})
+			if err != nil {
+				return err
+			}
+			_, err = f.Wait(ctx)
+			return err
+		}, worker.Concurrency(100))
+		worker.Handle(r.sup, "child", func(context.Context, none) error { return nil }, worker.Concurrency(100))
+		raw := r.st.Runtime().Client().(*redis.Client)
+		r.enqueueMany("order", n)
+		r.start()
+		settle(time.Minute)
+		if s := r.stats("order"); s.Done != n {
+			t.Fatalf("%+v", s)
+		}
+		if lanes := raw.Keys(t.Context(), "stint:{child}:lane:*").Val(); len(lanes) > 4 { // those of the claims are among them
+			t.Errorf("%d jobs have left %d lanes of their children's instance", n, len(lanes))
 		}
 		r.stopWell()
 	})

@@ -111,6 +111,15 @@ func (a *attempt) begin(goroutine string, timeout time.Duration) bool {
 	return true
 }
 
+// limit gives the handler its whole time from now on. Nobody has asked for its context yet.
+func (a *attempt) limit(timeout time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if timeout > 0 {
+		a.deadline = time.Now().Add(timeout)
+	}
+}
+
 // cancel ends the handler's context with a cause, unless it has one or the handler has returned. It reports whether it did.
 func (a *attempt) cancel(cause error) bool {
 	a.mu.Lock()

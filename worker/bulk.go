@@ -87,7 +87,7 @@ func (b *bulk) send(next int) int {
 			continue
 		}
 		b.results[next].ID = job.ID
-		p.add(b.client.queue(instance), job)
+		p.add(b.client.queues.of(instance), job)
 		p.of = append(p.of, next)
 		weight += jobSize(&job)
 	}

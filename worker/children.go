@@ -15,7 +15,10 @@ import (
 // How outcomes travel and the sweeper looks.
 const (
 	relayLanes = 2
-	relayTime  = 5 * time.Second  // of one request; the sweeper makes up for what takes longer
+	relayTime  = 5 * time.Second // of one request; the sweeper makes up for what takes longer
+	vetTime    = 5 * time.Second
+	vetSoon    = time.Second // a child that could not be vetted is put off for its age, within these
+	vetLate    = time.Minute
 	sweepGrace = 10 * time.Second // before an open child is looked after
 	sweepIdle  = time.Hour        // nothing to do as far as is known: the reaper says when that changes
 )
@@ -23,23 +26,39 @@ const (
 // errUnwanted is how a child ends whose parent has no use for it any more.
 var errUnwanted = errors.New("its parent has ended without it, or has its outcome already")
 
-// vet makes sure that a child is still wanted, before its handler is called.
+// unvetted is a child that could not be vetted: its handler was not called, and has failed in nothing.
+type unvetted struct{ err error }
+
+func (u *unvetted) Error() string { return "asking after its parent: " + u.err.Error() }
+func (u *unvetted) Unwrap() error { return u.err }
+
+// vet makes sure that a child is still wanted, before its handler is called. It asks once: a worker is not to be held by a parent's server
+// that is away, which need not be the child's own.
 func (a *attempt) vet() error {
 	job := &a.lease.Job
 	if job.Parent.ID == uuid.Nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.base()), vetTime)
+	defer cancel()
 	wanted := false
-	err := a.persist(func(ctx context.Context) error {
-		return guard(func() (err error) {
-			wanted, err = a.feed.run.rt.Wanted(ctx, job)
-			return err
-		})
+	err := guard(func() (err error) {
+		wanted, err = a.feed.run.rt.Wanted(ctx, job)
+		return err
 	})
-	if err == nil && !wanted {
+	switch {
+	case err != nil:
+		return &unvetted{err}
+	case !wanted:
 		return errUnwanted
 	}
-	return err
+	a.limit(a.feed.reg.timeout)
+	return nil
+}
+
+// later is for how long a child is put off that could not be vetted: the longer the older it is, so that looks get rarer.
+func later(job *store.Job) time.Duration {
+	return min(max(job.StartedAt.Sub(job.EnqueuedAt), vetSoon), vetLate)
 }
 
 // newRelays makes the group that brings the outcomes of children to their parents as soon as they have ended. What it can't bring is still

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 
 	"github.com/google/uuid"
 
@@ -33,17 +32,16 @@ type Client struct {
 	st      *store.Store
 	cfg     ClientConfig
 	endings endings
-
-	mu     sync.Mutex
-	queues map[string]*queue // by instance
+	queues  *queues // nil without a store
 }
 
 // NewClient returns a Client that works on a store, which stays the caller's to close.
 func NewClient(st *store.Store, cfg ClientConfig) *Client {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Hooks = ownHooks(cfg.Hooks)
-	c := &Client{st: st, cfg: cfg, queues: map[string]*queue{}}
+	c := &Client{st: st, cfg: cfg}
 	if st != nil {
+		c.queues = newQueues(st.Runtime(), callItems)
 		c.endings.init(st.Runtime())
 	}
 	return c
@@ -78,7 +76,7 @@ func (c *Client) Enqueue(ctx context.Context, instance string, payload any, opts
 		return uuid.Nil, fmt.Errorf("enqueuing into %s: not sent: %w", instance, err)
 	}
 	one := newCall(ctx, 1)
-	one.add(c.queue(instance), job)
+	one.add(c.queues.of(instance), job)
 	one.send()
 	_ = one.wait() // the entry says more
 	if err := one.entries[0].err; err != nil {
@@ -86,18 +84,6 @@ func (c *Client) Enqueue(ctx context.Context, instance string, payload any, opts
 	}
 	c.tell(JobEnqueued{Instance: instance, Job: job.ID})
 	return job.ID, nil
-}
-
-// queue returns the queue of an instance, whose name is valid.
-func (c *Client) queue(instance string) *queue {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q := c.queues[instance]
-	if q == nil {
-		q = newQueue(c.st.Runtime(), instance)
-		c.queues[instance] = q
-	}
-	return q
 }
 
 // tell calls the listener.

@@ -50,6 +50,8 @@ func judge(r *registration, job *store.Job, err, cause error) verdict {
 		return verdict{verb: store.Release, err: err}
 	case errors.Is(cause, ErrCancelled):
 		return verdict{verb: store.Cancel, text: text, err: err}
+	case isUnvetted(err):
+		return verdict{store.Snooze, spread(later(job)), text, err}
 	case errors.Is(cause, ErrTimeout):
 		err = fmt.Errorf("%w after %v: %w", ErrTimeout, r.timeout, err)
 		text = fmt.Sprintf("%v after %v: %s", ErrTimeout, r.timeout, text)
@@ -76,6 +78,11 @@ func judge(r *registration, job *store.Job, err, cause error) verdict {
 		return verdict{store.Retry, max(d, 0), text, err}
 	}
 	return verdict{store.Retry, spread(delay), text, err}
+}
+
+func isUnvetted(err error) bool {
+	_, is := err.(*unvetted) //nolint:errorlint // it is ours, and never wrapped
+	return is
 }
 
 // next asks the policy, and the default one in place of one that panics.

@@ -46,6 +46,7 @@ type process struct {
 
 	schedulers []*scheduler
 	relays     *batch.Group[store.Outcome]
+	children   *queues // of what handlers dispatch
 
 	announcer, listener, watcher *loop.Loop
 }
@@ -66,6 +67,7 @@ func newProcess(ctx context.Context, sup *Supervisor, registered []*registration
 	}
 	r.io, r.stopIO = context.WithCancel(r.base)
 	r.relays = r.newRelays()
+	r.children = newQueues(rt, store.MaxCall)
 	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Scope: scope}
 	shared := map[string]*pool{}
 	for _, reg := range registered {
@@ -216,6 +218,7 @@ func (r *process) join() error {
 		f.sweeper.Wait()
 	}
 	r.relays.Wait()
+	r.children.wait()
 	for _, f := range r.feeds {
 		f.commits.Wait()
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,11 +68,46 @@ type flight struct {
 	passengers int // guarded by queue.mu: entries whose callers wait
 }
 
-func newQueue(rt *store.Runtime, instance string) *queue {
+func newQueue(rt *store.Runtime, instance string, most int) *queue {
 	q := &queue{rt: rt, instance: instance}
 	weigh := func(e *entry) int { return jobSize(&e.job) }
-	q.group = batch.New(sendLanes, callItems, callWeight, weigh, q.flush)
+	q.group = batch.New(sendLanes, most, callWeight, weigh, q.flush)
 	return q
+}
+
+// queues are those of the instances that somebody enqueues into.
+type queues struct {
+	rt   *store.Runtime
+	most int // jobs of one request
+
+	mu         sync.Mutex
+	byInstance map[string]*queue
+}
+
+func newQueues(rt *store.Runtime, most int) *queues {
+	return &queues{rt: rt, most: most, byInstance: map[string]*queue{}}
+}
+
+// of returns the queue of an instance, whose name is valid.
+func (s *queues) of(instance string) *queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.byInstance[instance]
+	if q == nil {
+		q = newQueue(s.rt, instance, s.most)
+		s.byInstance[instance] = q
+	}
+	return q
+}
+
+// wait returns when no request is in flight. Nobody adds anything any more.
+func (s *queues) wait() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.byInstance))
+	s.mu.Unlock()
+	for _, q := range all {
+		q.group.Wait()
+	}
 }
 
 // flush sends entries and gives each its outcome.

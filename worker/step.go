@@ -119,7 +119,7 @@ func Do(ctx context.Context, name string, fn func(context.Context) error, opts .
 
 // IdempotencyKey returns what names the work that is being done, to be handed to those who do a thing once for each key: inside a step
 // the key of that step, in a handler that of its job, "" elsewhere. It is the same in every attempt, and another after a requeue that drops the
-// step (store.Fresh, store.FromStep).
+// step (store.Fresh, store.FromStep). A job that is enqueued under the id of one that was removed has the same keys.
 func IdempotencyKey(ctx context.Context) string {
 	at, err := attemptOf(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 func sweepCases() []Case {
 	return named(aChildThatWasNeverEnqueuedIsDispatchedAgain, aChildThatMerelyWaitsIsLeftAlone, aChildThatIsNowhereTooOftenFails,
 		aChildThatEndedUnnoticedIsFound, aDelayedChildThatWasLostKeepsItsTime, aBadRecordStopsNothing, oneLostAmongManyResolvedIsReached,
-		aSweepCostsNothingWhereThereIsNothing, unresolvedStepsArePaged, rubbishAmongTheChoresIsRemoved, looksAtAnOpenChildGetRarer)
+		aSweepCostsNothingWhereThereIsNothing, unresolvedStepsArePaged, rubbishAmongTheChoresIsRemoved, looksAtAnOpenChildGetRarer,
+		sweepsUseAFewLanesHoweverManyTheyAre)
 }
 
 // forsake writes the record of a child and does not enqueue it, as a crash in between would.
@@ -148,7 +150,7 @@ func oneLostAmongManyResolvedIsReached(t *testing.T, e *Env) {
 		var outcomes []store.Outcome
 		for _, name := range stepsOf(n) {
 			w := child(l, name)
-			w.Child.ID = store.ChildID(l.Job.ID, name, 0)
+			w.Child.ID = store.ChildID(&l.Job, name, 0)
 			writes = append(writes, w)
 			outcomes = append(outcomes, store.Outcome{Child: w.Child.ID, Instance: childInstance, Parent: w.Child.Parent, Fate: store.FateDone, Text: `1`})
 		}
@@ -190,7 +192,7 @@ func unresolvedStepsArePaged(t *testing.T, e *Env) {
 			t.Fatalf("page %d: %d steps, %v", pages, len(page.Steps), err)
 		}
 		for _, s := range page.Steps {
-			seen[s.Name] = s.Job == l.Job.ID && s.Instance == childInstance && s.Child == store.ChildID(l.Job.ID, s.Name, 0)
+			seen[s.Name] = s.Job == l.Job.ID && s.Instance == childInstance && s.Child == store.ChildID(&l.Job, s.Name, 0)
 		}
 		if cursor = page.Next; cursor == "" {
 			break
@@ -244,5 +246,25 @@ func looksAtAnOpenChildGetRarer(t *testing.T, e *Env) {
 	}
 	if looks < 15 || looks > 40 {
 		t.Errorf("%d looks in three hours", looks)
+	}
+}
+
+func sweepsUseAFewLanesHoweverManyTheyAre(t *testing.T, e *Env) {
+	l := e.hold(t)
+	for i := range 10 {
+		e.forsake(t, l, nil, stepsOf(10)[i])
+		e.Later(t, 11*time.Minute)
+		if got := e.sweep(t, instance); len(got.Again) != 1 {
+			t.Fatalf("swept: %+v", got)
+		}
+	}
+	lanes := 0
+	for _, key := range e.keys(t) {
+		if strings.HasPrefix(key, e.Key(childInstance, "lane:")) {
+			lanes++
+		}
+	}
+	if lanes != 1 {
+		t.Errorf("10 sweeps left %d lanes, want the one that they use again", lanes)
 	}
 }

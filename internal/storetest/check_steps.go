@@ -39,6 +39,9 @@ func (e *Env) checkSteps(t testing.TB, name string, in map[string]store.State, s
 		if _, err := fmt.Sscan(head, &gen, &epoch, &seq, &n, &bytes, &most, &kids); err != nil {
 			t.Errorf("%s: the head of job %x is %q", name, id, head)
 		}
+		if in[id] == "" && (count > 0 || !strays(looked, id)) {
+			t.Errorf("%s: the head of job %x outlives it: %q", name, id, head)
+		}
 		if n != count || bytes != size || kids != dispatched {
 			t.Errorf("%s: job %x has %d steps of %d bytes, %d of them open; its head says %q", name, id, count, size, dispatched, head)
 		}
@@ -48,11 +51,7 @@ func (e *Env) checkSteps(t testing.TB, name string, in map[string]store.State, s
 	}
 	for _, member := range children {
 		if s := in[member[:16]]; s != "" && !s.Terminal() && !looked["o"+member] {
-			stray := false
-			for chore := range looked {
-				stray = stray || chore[0] == 's' && chore[2:18] == member[:16]
-			}
-			if !stray {
+			if !strays(looked, member[:16]) {
 				t.Errorf("%s: nobody looks after child %x of job %x", name, member[22:38], member[:16])
 			}
 		}
@@ -65,4 +64,14 @@ func (e *Env) checkSteps(t testing.TB, name string, in map[string]store.State, s
 			}
 		}
 	}
+}
+
+// strays reports whether the sweeper has still to see to the children that a job has left.
+func strays(chores map[string]bool, id string) bool {
+	for chore := range chores {
+		if chore[0] == 's' && chore[2:18] == id {
+			return true
+		}
+	}
+	return false
 }

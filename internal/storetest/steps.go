@@ -34,7 +34,7 @@ func (e *Env) commit(t *testing.T, l *store.Lease, writes ...store.StepWrite) []
 func child(l *store.Lease, name string) store.StepWrite {
 	parent := store.Parent{ID: l.Job.ID, Instance: l.Job.Instance, Step: name, Generation: l.Steps.Generation}
 	return store.StepWrite{Name: name, Kind: store.AsyncStep, Instance: childInstance, Child: store.NewJob{
-		ID: store.ChildID(l.Job.ID, name, l.Steps.Generation), Payload: []byte(`{}`), Parent: parent}}
+		ID: store.ChildID(&l.Job, name, l.Steps.Generation), Payload: []byte(`{}`), Parent: parent}}
 }
 
 // spawn gives a job children: their records are written, then they are enqueued.

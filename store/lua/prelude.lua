@@ -405,7 +405,13 @@ local function close(ids, completed, now)
   drop('ZREM', deadlines, ids)
 end
 
--- Removes all that is kept of the jobs, but for their places in the sets of states.
+-- Whether a job has children, of any generation, that the sweeper has still to cancel or to let go.
+local function leaves(id)
+  return live[children] and #redis.pcall('ZRANGEBYLEX', children, '[' .. id .. '0', '(' .. id .. ':', 'LIMIT', 0, 1) > 0
+end
+
+-- Removes all that is kept of the jobs, but for their places in the sets of states. Of one that leaves children behind a head without records
+-- stays until the sweeper has seen to them: so a job that is enqueued under its id has a later generation, and children of its own.
 local function erase(ids)
   drop('HDEL', jobs, ids)
   drop('HDEL', runs, ids)
@@ -416,11 +422,19 @@ local function erase(ids)
   drop('HDEL', owners, ids)
   drop('HDEL', parents, ids)
   if not live[stepped] then return end
-  local had = look('HMGET', stepped, ids)
+  local had, heads, gone = look('HMGET', stepped, ids), {}, {}
   for i = 1, #ids do
-    if had[i] then redis.pcall('UNLINK', recordsKey(ids[i])) end
+    local id, gen, open = ids[i], match(had[i] or '', '^(%d+) .* (%d+)$')
+    if had[i] then redis.pcall('UNLINK', recordsKey(id)) end
+    if gen and open ~= '0' and leaves(id) then
+      heads[#heads + 1] = id
+      heads[#heads + 1] = headed({ gen + 1, 0, 0, 0, 0, 0, 0 })
+    else
+      gone[#gone + 1] = id
+    end
   end
-  drop('HDEL', stepped, ids)
+  add('HSET', stepped, heads)
+  drop('HDEL', stepped, gone)
 end
 
 -- The jobs among ids that somebody waits for: a set, or nil.

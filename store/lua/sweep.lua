@@ -11,7 +11,7 @@ if bad then return bad end
 local now, most, longest = clock(), tonumber(ARGV[1]), tonumber(ARGV[2])
 local woken = live[parked] and call('ZRANGE', parked, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, 1000) or {}
 local work = live[chores] and call('ZRANGE', chores, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, most) or {}
-local open, relays, strays, again, gone, stale, bytes = {}, {}, {}, {}, {}, {}, 0
+local open, relays, strays, again, gone, stale, over, bytes = {}, {}, {}, {}, {}, {}, {}, 0
 local function later(entry, ms)
   again[#again + 1] = whole(now + ms)
   again[#again + 1] = entry
@@ -52,7 +52,12 @@ for i = 1, #work do
     local fate, id, gen = sub(rest, 1, 1), sub(rest, 2, 17), sub(rest, 18)
     local kids = live[children] and call('ZRANGEBYLEX', children, '[' .. id .. '000000', '(' .. id .. format('%06.0f', (tonumber(gen) or 0) + 1), 'LIMIT', 0, 200) or {}
     if #kids == 0 or #strays > 400 then
-      if #kids == 0 then gone[#gone + 1] = entry else full = true end
+      if #kids > 0 then
+        full = true
+      else
+        gone[#gone + 1] = entry
+        if call('HEXISTS', jobs, id) == 0 and not leaves(id) then over[#over + 1] = id end
+      end
     else
       later(entry, #kids == 200 and 0 or GRACE)
       full = full or #kids == 200
@@ -68,6 +73,7 @@ end
 add('ZADD', chores, again)
 drop('ZREM', children, stale)
 drop('ZREM', chores, gone)
+drop('HDEL', stepped, over) -- see erase
 if #woken > 0 then
   unpark(woken, now)
   if not call('HGET', meta, 'paused') then wake(#woken) end

@@ -1,0 +1,136 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/retry"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+// vetted is a parent that is parked, and a child that waits: its instance is paused.
+func vetted(t *testing.T, ran *[]time.Time, opts ...worker.HandleOption) *rig {
+	r := newRig(t, worker.Config{})
+	worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+		f, err := worker.Async[none](ctx, "child", "child", none{}, worker.MaxAttempts(1))
+		if err != nil {
+			return err
+		}
+		_, err = f.Wait(ctx)
+		return err
+	})
+	worker.Handle(r.sup, "child", func(ctx context.Context, _ none) error { *ran = append(*ran, time.Now()); return nil }, opts...)
+	if err := r.st.Pause(t.Context(), "child"); err != nil {
+		t.Fatal(err)
+	}
+	id := r.enqueue("order", none{})
+	r.start()
+	settle(time.Second)
+	r.wantState(id, store.Parked, 0, "")
+	return r
+}
+
+func (r *rig) resume(instance string) {
+	r.t.Helper()
+	if err := r.st.Resume(context.Background(), instance); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// theOnly returns the one job of an instance.
+func (r *rig) theOnly(instance string) store.Job {
+	r.t.Helper()
+	page, err := r.st.List(context.Background(), store.Filter{Instance: instance})
+	if err != nil || len(page.Jobs) != 1 {
+		r.t.Fatalf("%d jobs of %s, %v", len(page.Jobs), instance, err)
+	}
+	return page.Jobs[0]
+}
+
+func TestAChildWhoseParentCanNotBeAskedIsGivenBackUnchargedMoreAndMoreRarely(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var ran []time.Time
+		r := vetted(t, &ran, once)
+		raw := r.st.Runtime().Client().(*redis.Client)
+		const foreign = "stint:{order}:deadlines" // so that every script of the parent's instance refuses
+		if err := raw.Set(t.Context(), foreign, "somebody else's", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		r.resume("child")
+		settle(15 * time.Minute)
+		child := r.theOnly("child")
+		if len(ran) != 0 || child.State != store.Scheduled && child.State != store.Todo || child.Attempt != 0 {
+			t.Fatalf("the handler ran %d times, the child is %s after %d attempts: %s", len(ran), child.State, child.Attempt, child.LastError)
+		}
+		if want := "asking after its parent: "; len(child.LastError) < len(want) || child.LastError[:len(want)] != want {
+			t.Errorf("it says %q", child.LastError)
+		}
+		if f := of[worker.JobFinished](r.events); len(f) < 15 || len(f) > 60 {
+			t.Errorf("in a quarter of an hour it was claimed %d times, want a little more than once a minute", len(f))
+		}
+		if err := raw.Del(t.Context(), foreign).Err(); err != nil {
+			t.Fatal(err)
+		}
+		settle(2 * time.Minute)
+		if child = r.theOnly("child"); len(ran) != 1 || child.State != store.Done || child.Attempt != 1 {
+			t.Errorf("then it ran %d times and is %s after %d attempts: %s", len(ran), child.State, child.Attempt, child.LastError)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAChildWhoseParentsServerIsAwayForAMomentRunsSoonAfter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var ran []time.Time
+		r := vetted(t, &ran, worker.Retry(retry.Limit(1, retry.Fixed(0))))
+		failed := r.fault.FailNth(1, func(c []string) bool { // the vet names the parent, its step and the child
+			return redistest.Mentions("stint:{order}:")(c) && c[len(c)-3] == "child"
+		})
+		start := time.Now()
+		r.resume("child")
+		settle(10 * time.Second)
+		select {
+		case <-failed:
+		default:
+			t.Fatal("no vet was seen")
+		}
+		if len(ran) != 1 || ran[0].Sub(start) > 5*time.Second || r.theOnly("child").Attempt != 1 {
+			t.Errorf("it ran at %v, %d attempts", ran, r.theOnly("child").Attempt)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAskingAfterTheParentTakesNothingOfTheHandlersTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var left time.Duration
+		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
+			f, err := worker.Async[none](ctx, "child", "child", none{})
+			if err != nil {
+				return err
+			}
+			_, err = f.Wait(ctx)
+			return err
+		})
+		worker.Handle(r.sup, "child", func(ctx context.Context, _ none) error {
+			by, _ := ctx.Deadline()
+			left = time.Until(by)
+			return ctx.Err()
+		}, worker.Timeout(500*time.Millisecond))
+		r.latency(time.Second)
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(5 * time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if left != 500*time.Millisecond {
+			t.Errorf("the handler had %v left, want its 500ms", left)
+		}
+		r.stopWell()
+	})
+}
