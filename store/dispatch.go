@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -51,6 +52,8 @@ type Decision struct {
 	Skip     string    // the reason to skip it; "": it is dispatched
 	Previous time.Time // the last that was dispatched before it, for the job
 	Due      time.Time // when the job is to run; zero or past: now
+	// Metadata is added to that of the entry's job, which stands where both have a key.
+	Metadata map[string]string
 }
 
 // EntryTicks are the ticks of an entry that are to be decided.
@@ -142,6 +145,10 @@ func (r *Runtime) decision(instance string, e *EntryState, d Decision) []any {
 	id := r.JobOfTick(instance, e.Key, d.Tick)
 	about := fmt.Sprintf("%d %d %s %s", ms(d.Tick), ms(d.Previous), e.Zone, e.Key)
 	option := append(binary.AppendUvarint([]byte{tagTick}, uint64(len(about))), about...)
+	if len(d.Metadata) > 0 {
+		m, _ := json.Marshal(d.Metadata) // strings always can
+		option = append(binary.AppendUvarint(append(option, tagMetadata), uint64(len(m))), m...)
+	}
 	return []any{"d", ms(d.Tick), ms(first), "", id[:], option, ms(d.Due)}
 }
 

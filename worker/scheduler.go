@@ -59,6 +59,7 @@ type line struct {
 type request struct {
 	lines []*line
 	ticks []store.EntryTicks
+	dones [][]func(*TickDispatched) // see TickHook; of each decision
 	since time.Time
 }
 
@@ -125,9 +126,7 @@ func (s *scheduler) request() *request {
 		}
 		s.lane.Abandon() // if it was carried out after all the store knows
 		s.pending = nil
-		for _, l := range p.lines {
-			s.push(l)
-		}
+		s.giveUp(p)
 	}
 	r, decisions := &request{since: time.Now()}, 0
 	for len(s.due) > 0 && !s.due[0].next.After(now) {
@@ -142,11 +141,14 @@ func (s *scheduler) request() *request {
 			break
 		}
 		decisions += len(all)
+		dones := make([]func(*TickDispatched), len(all))
 		for i := range all {
+			dones[i] = s.announce(l, &all[i])
 			id := s.run.rt.JobOfTick(s.instance, l.declared.Key, all[i].Tick)
 			all[i].Due = held(all[i].Tick, id, l.state.Jitter)
 		}
 		heap.Pop(&s.due)
+		r.dones = append(r.dones, dones)
 		r.lines, r.ticks = append(r.lines, l), append(r.ticks, store.EntryTicks{Entry: l.state, Decisions: all})
 	}
 	if len(r.lines) == 0 {
@@ -164,13 +166,13 @@ func (s *scheduler) dispatch(ctx context.Context, r *request) error {
 	}
 	s.pending = nil
 	for i, l := range r.lines {
-		s.answer(l, r.ticks[i].Decisions, answers[i], now)
+		s.answer(l, r.ticks[i].Decisions, r.dones[i], answers[i], now)
 	}
 	return nil
 }
 
 // answer takes in what became of the ticks of a line, and puts it back to wait for its next.
-func (s *scheduler) answer(l *line, asked []store.Decision, a store.TickAnswer, now time.Time) {
+func (s *scheduler) answer(l *line, asked []store.Decision, dones []func(*TickDispatched), a store.TickAnswer, now time.Time) {
 	var from time.Time
 	switch a.Verdict {
 	case store.Absent, store.Altered:
@@ -186,17 +188,22 @@ func (s *scheduler) answer(l *line, asked []store.Decision, a store.TickAnswer, 
 		d := asked[min(i, len(asked)-1)]
 		switch outcome {
 		case store.TickDispatched:
-			s.tell(l, d, a.DecidedAt, store.StatusDispatched, "")
+			e := s.tell(l, d, a.DecidedAt, store.StatusDispatched, "")
+			s.report(dones[min(i, len(asked)-1)], &e)
+			dones[min(i, len(asked)-1)] = nil
 		case store.TickSkipped:
 			s.tell(l, d, a.DecidedAt, store.StatusSkipped, d.Skip)
 		case store.TickOverlap:
 			s.tell(l, d, a.DecidedAt, store.StatusSkipped, store.ReasonOverlap)
 		}
 	}
+	for _, done := range dones {
+		s.report(done, nil)
+	}
 }
 
 // tell says what has become of a tick.
-func (s *scheduler) tell(l *line, d store.Decision, when time.Time, status, reason string) {
+func (s *scheduler) tell(l *line, d store.Decision, when time.Time, status, reason string) TickDispatched {
 	zone := l.spec.Zone()
 	e := TickDispatched{Entry: l.declared.Key, Instance: s.instance, At: d.Tick.In(zone), First: cmp.Or(d.First, d.Tick).In(zone),
 		DispatchedAt: when, Late: when.Sub(d.Tick), Status: status, Reason: reason, Node: s.run.cfg.Node}
@@ -204,6 +211,17 @@ func (s *scheduler) tell(l *line, d store.Decision, when time.Time, status, reas
 		e.Job = s.run.rt.JobOfTick(s.instance, e.Entry, d.Tick)
 	}
 	s.run.events.emit(e)
+	return e
+}
+
+// giveUp gives up a request: its ticks are asked for anew.
+func (s *scheduler) giveUp(r *request) {
+	for i, l := range r.lines {
+		s.push(l)
+		for _, done := range r.dones[i] {
+			s.report(done, nil)
+		}
+	}
 }
 
 // undispatched notes which ticks the server has refused to take.
@@ -221,8 +239,8 @@ func (s *scheduler) undispatched(ctx context.Context, r *request, why error) err
 				ticks[l.declared.Key] = d.Tick
 			}
 		}
-		s.push(l)
 	}
+	s.giveUp(r)
 	if len(ticks) == 0 {
 		return nil
 	}
