@@ -103,7 +103,7 @@ func strandParents(t *testing.T, st *store.Store, nowhere, ended int) {
 	}
 	for i, l := range claim("order", nowhere+ended) {
 		const name = "kid/0"
-		child := store.NewJob{ID: store.ChildID(l.Job.ID, name, l.Steps.Generation), Payload: []byte("0"),
+		child := store.NewJob{ID: store.ChildID(&l.Job, name, l.Steps.Generation), Payload: []byte("0"),
 			Parent: store.Parent{ID: l.Job.ID, Instance: "order", Step: name, Generation: l.Steps.Generation}}
 		write := store.StepWrite{Name: name, Kind: store.AsyncStep, Instance: "kid", Child: child}
 		if _, err := rt.Commit(t.Context(), l, store.StepLimits{Count: store.MaxSteps, Bytes: store.MaxStepBytes}, write); err != nil {
