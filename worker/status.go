@@ -84,6 +84,10 @@ func (r *process) loops() map[string]*loop.Loop {
 	for _, f := range r.feeds {
 		add(f.beats)
 		add(f.reaper)
+		add(f.sweeper)
+	}
+	for _, s := range r.schedulers {
+		add(s.loop)
 	}
 	return all
 }

@@ -2,7 +2,9 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +127,48 @@ func TestStatusNamesALoopThatDoesNotTurn(t *testing.T) {
 		}
 		r.stopWell()
 	})
+}
+
+// silentOf makes the commands that have a text among their arguments wait until it is closed.
+type silentOf struct {
+	silent
+	text string
+}
+
+func (s silentOf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.Contains(fmt.Sprint(cmd.Args()...), s.text) {
+			<-s.silent
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestStatusNamesTheLoopsOfCronAndOfTheSweeper(t *testing.T) {
+	for name, text := range map[string]string{"cron of x": "cron_ticks", "sweep of x": "600000"} { // the time between two looks, in ms
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{})
+				worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error { return worker.Sleep(ctx, "a while", time.Minute) })
+				r.sup.Schedule(each(time.Minute))
+				r.enqueue("x", none{})
+				r.start()
+				settle(10 * time.Second)
+				mute := silentOf{make(silent), text}
+				r.st.Runtime().Client().(*redis.Client).AddHook(mute)
+				settle(3 * time.Minute)
+				if st := r.sup.Status(); st.Loop != name || st.Behind < time.Minute {
+					t.Errorf("%q has not turned for %v, want %q", st.Loop, st.Behind, name)
+				}
+				close(mute.silent)
+				settle(10 * time.Second)
+				if st := r.sup.Status(); st.Behind > 5*time.Second {
+					t.Errorf("%q has not turned for %v", st.Loop, st.Behind)
+				}
+				r.stopWell()
+			})
+		})
+	}
 }
 
 func TestEventsTellForHowLongAJobHasWaitedAndLived(t *testing.T) {
