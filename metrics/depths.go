@@ -49,6 +49,7 @@ type found struct {
 	done      chan struct{}
 	err       error
 	stats     []store.Stats
+	live      bool // the processes are known
 	processes []store.Process
 	entries   []store.Entry
 }
@@ -94,11 +95,10 @@ func (d *depths) ask(_ int, questions []*found) {
 	f := questions[0]
 	f.stats, f.err = d.st.Stats(ctx)
 	if _, spoilt := errors.AsType[*store.KeyError](f.err); spoilt || f.err == nil { // the others can be told
-		var err error
-		f.processes, err = d.st.Processes(ctx)
-		f.err = errors.Join(f.err, err)
-		f.entries, err = d.st.Entries(ctx)
-		f.err = errors.Join(f.err, err)
+		var live, cron error
+		f.processes, live = d.st.Processes(ctx)
+		f.entries, cron = d.st.Entries(ctx)
+		f.live, f.err = live == nil, errors.Join(f.err, live, cron)
 	}
 	d.mu.Lock()
 	d.last, d.at, d.pending = f, time.Now(), nil
@@ -146,14 +146,13 @@ func (f *found) collect(out chan<- prometheus.Metric) {
 		}
 		gauge(descOldest, s.OldestTodo.Seconds(), s.Instance)
 		gauge(descPaused, flag(s.Paused), s.Instance)
-		if f.err == nil {
+		if f.live {
 			gauge(descServing, float64(serving[s.Instance]), s.Instance)
 		}
 	}
-	if f.err != nil {
-		return
+	if f.live {
+		gauge(descLive, float64(len(f.processes)))
 	}
-	gauge(descLive, float64(len(f.processes)))
 	overdue := map[string]time.Duration{}
 	for _, e := range f.entries {
 		overdue[e.Instance] = max(overdue[e.Instance], e.Overdue)

@@ -256,5 +256,8 @@ func TestAForeignKeyHidesOnlyItsOwnInstance(t *testing.T) {
 		wants(t, got, map[string]float64{
 			"stint_jobs{state=todo,stint_instance=good}": 1, "stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=spoilt}": 1,
 		})
+		if n, there := got["stint_live_workers{stint_instance=good}"]; !there || n != 0 {
+			t.Error("whether somebody serves the one that is well is not told")
+		}
 	})
 }
