@@ -113,7 +113,7 @@ func TestAStepRunsOnceWhateverIsAroundIt(t *testing.T) {
 				t.Errorf("%s: the step returned %v", how, err)
 			}
 			return nil
-		})
+		}, worker.Concurrency(1))
 		for how := range arounds {
 			r.enqueue("order", how, func(j *store.NewJob) { j.MaxAttempts, j.Metadata = 1, map[string]string{"how": how} })
 		}
