@@ -31,9 +31,10 @@ var (
 
 // New returns a Collector, to be registered once. With a nil store it has nothing to say of what is in it.
 func New(st *store.Store) *Collector {
+	d := newDepths(st)
 	return &Collector{
-		jobs:        newJobs(),
-		depths:      newDepths(st),
+		jobs:        newJobs(&d.asked),
+		depths:      d,
 		build:       prometheus.MustNewConstMetric(descBuild, prometheus.GaugeValue, 1, version(), runtime.Version()),
 		supervisors: map[*worker.Supervisor]struct{}{},
 	}
@@ -84,7 +85,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	found := c.depths.get()
 	served := c.workers(out)
 	if found.err == nil && found.asked {
-		c.jobs.forget(found.since, func(instance string) bool { return served[instance] || found.has(instance) })
+		c.jobs.hide(found.question, func(instance string) bool { return served[instance] || found.has(instance) })
 	}
 	c.jobs.collect(out)
 	found.collect(out)
@@ -106,7 +107,7 @@ func (c *Collector) workers(out chan<- prometheus.Metric) map[string]bool {
 		for _, p := range s.Status().Pools {
 			for _, instance := range p.Instances {
 				served[instance] = true
-				c.jobs.of(instance) // so that its counters start at zero
+				c.jobs.know(instance)
 			}
 			n := name{pool: p.Name}
 			if p.Name == "" {

@@ -108,6 +108,7 @@ func TestTheNamesAreThoseThatPrometheusWants(t *testing.T) {
 		t.Cleanup(func() { _ = st.Close() })
 		p := newProcess(t, st, worker.Config{})
 		worker.Handle(p.sup, "mail", func(context.Context, none) error { return nil })
+		p.sup.Schedule(worker.Cron{Key: "hourly", Spec: "@hourly", Instance: "mail"})
 		workertest.Start(t, p.sup)
 		calls.Observe("counting", time.Second, store.ErrServer)
 		p.col.Observe(worker.LoopFailed{Loop: "reap"})
@@ -137,7 +138,7 @@ func TestTheNamesAreThoseThatPrometheusWants(t *testing.T) {
 				}
 			}
 		}
-		if len(families) < 25 {
+		if len(families) < 33 {
 			t.Errorf("only %d metrics", len(families))
 		}
 	})
@@ -229,6 +230,10 @@ func TestEveryEventIsCounted(t *testing.T) {
 		worker.Trimmed{Instance: "x", State: store.Dead, Count: 7}, worker.Trimmed{Instance: "x", Count: 3},
 		worker.Inconsistent{Instance: "x"}, worker.Audited{Instance: "x", Jobs: []uuid.UUID{job, job}},
 		worker.LeasesExtended{Instance: "x", Leases: 5, Late: time.Millisecond}, worker.LeasesExtended{Instance: "x", Err: errors.New("gone")},
+		worker.StepCommitted{Instance: "x"}, worker.StepReplayed{Instance: "x"}, worker.StepReplayed{Instance: "x"}, worker.StepDropped{Instance: "x"}, worker.ChildDispatched{Instance: "x", To: "y"},
+		worker.ChildSwept{Instance: "x", To: "y", Outcome: worker.SweptAgain}, worker.ChildSwept{Instance: "x", Outcome: worker.SweptLost}, worker.ChildSwept{Instance: "x", Outcome: "new"},
+		worker.TickDispatched{Instance: "x", Status: store.StatusDispatched, Late: time.Second}, worker.TickDispatched{Instance: "x", Status: store.StatusDispatched, Late: -time.Second},
+		worker.TickDispatched{Instance: "x", Status: store.StatusSkipped, Late: 300 * time.Hour}, worker.TickDispatched{Instance: "x", Status: store.StatusFailed}, worker.TickDispatched{Instance: "x", Status: "new"},
 		worker.LoopFailed{Loop: "reap", Instance: "x"}, worker.LoopRecovered{Loop: "reap"}, worker.EventsDropped{Count: 11},
 	} {
 		col.Observe(e)
@@ -243,6 +248,11 @@ func TestEveryEventIsCounted(t *testing.T) {
 		"stint_jobs_trimmed_total{state=dead,stint_instance=x}": 7, "stint_jobs_trimmed_total{state=any,stint_instance=x}": 3,
 		"stint_inconsistencies_total{stint_instance=x}": 1, "stint_jobs_audited_total{stint_instance=x}": 2,
 		"stint_heartbeats_total{result=ok,stint_instance=x}": 1, "stint_heartbeats_total{result=failed,stint_instance=x}": 1,
+		"stint_steps_total{outcome=committed,stint_instance=x}": 1, "stint_steps_total{outcome=replayed,stint_instance=x}": 2, "stint_steps_total{outcome=dropped,stint_instance=x}": 1,
+		"stint_children_dispatched_total{stint_instance=x}": 1, "stint_children_swept_total{outcome=dispatched,stint_instance=x}": 1,
+		"stint_children_swept_total{outcome=found,stint_instance=x}": 0, "stint_children_swept_total{outcome=lost,stint_instance=x}": 1,
+		"stint_cron_ticks_total{status=dispatched,stint_instance=x}": 2, "stint_cron_ticks_total{status=skipped,stint_instance=x}": 1,
+		"stint_cron_ticks_total{status=failed,stint_instance=x}": 1, "stint_cron_lag_seconds{stint_instance=x}": 2,
 		"stint_heartbeat_lateness_seconds{stint_instance=x}": 1, "stint_outages_total{loop=reap}": 1, "stint_events_dropped_total{}": 11,
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,7 @@ var (
 	descPaused  = prometheus.NewDesc("stint_paused", "1 if the instance is paused.", []string{byInstance}, nil)
 	descServing = prometheus.NewDesc("stint_live_workers", "Workers of all live processes that serve the instance, those that it shares included.", []string{byInstance}, nil)
 	descLive    = prometheus.NewDesc("stint_live_processes", "Processes that are alive.", nil, nil)
+	descOverdue = prometheus.NewDesc("stint_cron_overdue_seconds", "For how long the earliest tick of the instance's entries that is on no record has been due.", []string{byInstance}, nil)
 	descUp      = prometheus.NewDesc("stint_store_up", "1 if the store has told all that was asked.", nil, nil)
 )
 
@@ -32,6 +34,7 @@ var (
 type depths struct {
 	st        *store.Store
 	questions *batch.Group[*found]
+	asked     atomic.Int64 // how many
 
 	mu      sync.Mutex
 	last    *found // the last answer, nil before the first
@@ -41,12 +44,14 @@ type depths struct {
 
 // found is an answer.
 type found struct {
-	asked     bool      // there is a store
-	since     time.Time // what was there before is in it
+	asked     bool  // there is a store
+	question  int64 // its number: what was there when it was asked is in the answer
 	done      chan struct{}
 	err       error
 	stats     []store.Stats
+	live      bool // the processes are known
 	processes []store.Process
+	entries   []store.Entry
 }
 
 func newDepths(st *store.Store) *depths {
@@ -66,7 +71,7 @@ func (d *depths) get() *found {
 		return d.last
 	}
 	if d.pending == nil {
-		d.pending = &found{asked: true, since: time.Now(), done: make(chan struct{})}
+		d.pending = &found{asked: true, question: d.asked.Add(1), done: make(chan struct{})}
 		d.questions.Add(d.pending)
 	}
 	f := d.pending
@@ -90,9 +95,10 @@ func (d *depths) ask(_ int, questions []*found) {
 	f := questions[0]
 	f.stats, f.err = d.st.Stats(ctx)
 	if _, spoilt := errors.AsType[*store.KeyError](f.err); spoilt || f.err == nil { // the others can be told
-		var err error
-		f.processes, err = d.st.Processes(ctx)
-		f.err = errors.Join(f.err, err)
+		var live, cron error
+		f.processes, live = d.st.Processes(ctx)
+		f.entries, cron = d.st.Entries(ctx)
+		f.live, f.err = live == nil, errors.Join(f.err, live, cron)
 	}
 	d.mu.Lock()
 	d.last, d.at, d.pending = f, time.Now(), nil
@@ -110,7 +116,7 @@ func (f *found) has(instance string) bool {
 }
 
 func (*depths) describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descJobs, descOldest, descPaused, descServing, descLive, descUp} {
+	for _, d := range []*prometheus.Desc{descJobs, descOldest, descPaused, descServing, descLive, descOverdue, descUp} {
 		out <- d
 	}
 }
@@ -140,12 +146,19 @@ func (f *found) collect(out chan<- prometheus.Metric) {
 		}
 		gauge(descOldest, s.OldestTodo.Seconds(), s.Instance)
 		gauge(descPaused, flag(s.Paused), s.Instance)
-		if f.err == nil {
+		if f.live {
 			gauge(descServing, float64(serving[s.Instance]), s.Instance)
 		}
 	}
-	if f.err == nil {
+	if f.live {
 		gauge(descLive, float64(len(f.processes)))
+	}
+	overdue := map[string]time.Duration{}
+	for _, e := range f.entries {
+		overdue[e.Instance] = max(overdue[e.Instance], e.Overdue)
+	}
+	for instance, d := range overdue {
+		gauge(descOverdue, d.Seconds(), instance)
 	}
 }
 

@@ -68,8 +68,100 @@ func TestTheSeriesOfAnInstanceThatIsGoneAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		wants(t, scrape(t, reg), map[string]float64{ // at once, while what the store said before it is still fresh
-			"stint_jobs_enqueued_total{stint_instance=tenant49}": 1, "stint_jobs_enqueued_total{stint_instance=tenant0}": 1,
+			"stint_jobs_enqueued_total{stint_instance=tenant49}": 1, "stint_jobs_enqueued_total{stint_instance=tenant0}": 2,
 		})
+	})
+}
+
+func TestTheCountersOfAnInstanceThatComesBackGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		col := metrics.New(st)
+		reg := registry(t, col)
+		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+		enqueue := func() {
+			t.Helper()
+			if _, err := client.Enqueue(t.Context(), "tenant", nil); err != nil {
+				t.Fatal(err)
+			}
+			col.Observe(worker.JobStarted{Instance: "tenant", Waited: time.Second})
+		}
+		gone := func() { // it is deleted, and every scrape says so
+			t.Helper()
+			if err := st.DeleteInstance(t.Context(), "tenant", true); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			for range 2 {
+				if n, there := scrape(t, reg)["stint_jobs_enqueued_total{stint_instance=tenant}"]; there {
+					t.Errorf("it is gone, and has %v jobs enqueued", n)
+				}
+			}
+		}
+		for n := range 5 {
+			enqueue()
+			wants(t, scrape(t, reg), map[string]float64{
+				"stint_jobs_enqueued_total{stint_instance=tenant}": float64(n + 1), "stint_job_wait_seconds{stint_instance=tenant}": float64(n + 1),
+			})
+			gone()
+		}
+		for i := range metrics.Remembered { // as many others come and go, and none stays for ever
+			col.Observe(worker.JobEnqueued{Instance: fmt.Sprint("other", i)})
+		}
+		time.Sleep(2 * time.Second)
+		scrape(t, reg)
+		enqueue()
+		wants(t, scrape(t, reg), map[string]float64{"stint_jobs_enqueued_total{stint_instance=tenant}": 1})
+	})
+}
+
+func TestWhatIsCountedWhileTheStoreIsAskedIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		col := metrics.New(st)
+		reg := registry(t, col)
+		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+		if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := st.DeleteInstance(t.Context(), "mail", true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		mute := make(silent)
+		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		done := make(chan map[string]float64)
+		go func() { done <- scrape(t, reg) }()
+		time.Sleep(time.Second)
+		col.Observe(worker.JobEnqueued{Instance: "mail"}) // of another process' making, after it was said that there is none
+		close(mute)
+		wants(t, <-done, map[string]float64{"stint_jobs_enqueued_total{stint_instance=mail}": 2})
+	})
+}
+
+func TestAnEntryThatNobodyFiresIsOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		sup, err := worker.New(st, worker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sup.Schedule(worker.Cron{Key: "hourly", Spec: "@every 1h", Instance: "reports"}, worker.Cron{Key: "daily", Spec: "@every 24h", Instance: "reports"},
+			worker.Cron{Key: "held", Spec: "@every 1h", Instance: "held"})
+		stop := start(t, sup)
+		time.Sleep(90 * time.Minute)
+		reg := registry(t, metrics.New(st))
+		const overdue, held = "stint_cron_overdue_seconds{stint_instance=reports}", "stint_cron_overdue_seconds{stint_instance=held}"
+		got := scrape(t, reg)
+		if d, there := got[overdue]; !there || d != 0 {
+			t.Errorf("all is dispatched, and overdue for %v s", d)
+		}
+		stop()
+		if err := st.EnableEntry(t.Context(), "held", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Hour)
+		wants(t, scrape(t, reg), map[string]float64{overdue: (2*time.Hour + 30*time.Minute).Seconds(), held: 0})
 	})
 }
 
@@ -140,8 +232,8 @@ func TestScrapesAtTheSameTimeAskOnce(t *testing.T) {
 		for range 10 {
 			<-done
 		}
-		if n := fault.Seen() - before; n != 5 { // instances, three of them, processes
-			t.Errorf("10 scrapes of 3 instances cost %d commands, want 5", n)
+		if n := fault.Seen() - before; n != 6 { // instances, three of them, processes, entries of which there are none
+			t.Errorf("10 scrapes of 3 instances cost %d commands, want 6", n)
 		}
 	})
 }
@@ -164,5 +256,8 @@ func TestAForeignKeyHidesOnlyItsOwnInstance(t *testing.T) {
 		wants(t, got, map[string]float64{
 			"stint_jobs{state=todo,stint_instance=good}": 1, "stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=spoilt}": 1,
 		})
+		if n, there := got["stint_live_workers{stint_instance=good}"]; !there || n != 0 {
+			t.Error("whether somebody serves the one that is well is not told")
+		}
 	})
 }

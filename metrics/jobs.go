@@ -1,12 +1,14 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
 )
 
@@ -28,28 +30,24 @@ type vec interface {
 // jobs is what the events tell. A metric of an event is a line in newJobs, a field and a line in make, and a case in observe.
 type jobs struct {
 	enqueued, claimed, finished, reaped, expired, lost, stale, trimmed, inconsistent, audited, beats *prometheus.CounterVec
-	waited, took, age, late                                                                          *prometheus.HistogramVec
+	steps, dispatched, swept, ticks                                                                  *prometheus.CounterVec
+	waited, took, age, late, lag                                                                     *prometheus.HistogramVec
 
 	vecs    []vec // all of these
 	outages *prometheus.CounterVec
 	dropped prometheus.Counter
+	asked   *atomic.Int64 // how many questions the store was asked
 
-	mu    sync.RWMutex
+	mu    sync.RWMutex // held for reading while something is counted, so that nothing is counted in what is no longer known
 	known map[string]*series
 }
 
-// series are the metrics of one instance.
-type series struct {
-	since                                                          time.Time
-	enqueued, claimed, expired, lost, stale, inconsistent, audited prometheus.Counter
-	finished                                                       map[worker.Outcome]prometheus.Counter
-	reaped, trimmed                                                map[store.State]prometheus.Counter
-	waited, took, age, late                                        prometheus.Observer
-	beaten, unbeaten                                               prometheus.Counter
-}
+// remembered is how many instances that are gone keep their counts, hidden, for the case that they come back: a counter does not
+// go back because its instance was deleted and is used again.
+const remembered = 100
 
-func newJobs() *jobs {
-	j := &jobs{known: map[string]*series{}}
+func newJobs(asked *atomic.Int64) *jobs {
+	j := &jobs{asked: asked, known: map[string]*series{}}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stint_" + name, Help: help}, append([]string{byInstance}, labels...))
 		j.vecs = append(j.vecs, v)
@@ -71,10 +69,15 @@ func newJobs() *jobs {
 	j.inconsistent = counter("inconsistencies_total", "Times that records and states were found not to add up.")
 	j.audited = counter("jobs_audited_total", "Jobs that an audit has put right.")
 	j.beats = counter("heartbeats_total", "Heartbeats that had leases to extend, by result.", "result")
+	j.steps = counter("steps_total", "Steps that handlers came to: run and kept, replayed from what is kept, or run in vain by a worker that had lost its job.", "outcome")
+	j.dispatched = counter("children_dispatched_total", "Async steps of this instance's jobs that became jobs.")
+	j.swept = counter("children_swept_total", "Children of this instance's jobs that a crash had cut off, by what the sweeper did.", "outcome")
+	j.ticks = counter("cron_ticks_total", "Ticks of cron that this process has put on record, by status.", "status")
 	j.waited = histogram("job_wait_seconds", "From when a job could run to its start.")
 	j.took = histogram("job_run_seconds", "From the start of a handler to its return.")
 	j.age = histogram("job_life_seconds", "From a job's enqueue to its end.")
 	j.late = histogram("heartbeat_lateness_seconds", "How much more than a quarter of a lease went by between two heartbeats.")
+	j.lag = histogram("cron_lag_seconds", "From a tick of cron to its dispatch.")
 	j.outages = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "stint_outages_total", Help: "Times that something began to fail, by what failed first.",
 	}, []string{"loop"})
@@ -94,49 +97,36 @@ func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpt
 	}
 }
 
-// of returns the series of an instance. All that can be counted is there from the start, at zero.
+// of returns the series of an instance; all that can be counted is there from the start, at zero. The caller holds j.mu for reading.
 func (j *jobs) of(instance string) *series {
-	j.mu.RLock()
 	s := j.known[instance]
-	j.mu.RUnlock()
-	if s != nil {
-		return s
+	for s == nil { // it may be gone again before we read on
+		j.mu.RUnlock()
+		j.mu.Lock()
+		if j.known[instance] == nil {
+			j.known[instance] = j.make(instance)
+		}
+		j.mu.Unlock()
+		j.mu.RLock()
+		s = j.known[instance]
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if s = j.known[instance]; s == nil {
-		s = j.make(instance)
-		j.known[instance] = s
+	if asked := j.asked.Load(); s.used.Load() != asked {
+		s.used.Store(asked)
 	}
 	return s
 }
 
-func (j *jobs) make(instance string) *series {
-	s := &series{
-		since:    time.Now(),
-		enqueued: j.enqueued.WithLabelValues(instance), claimed: j.claimed.WithLabelValues(instance),
-		expired: j.expired.WithLabelValues(instance), lost: j.lost.WithLabelValues(instance), stale: j.stale.WithLabelValues(instance),
-		inconsistent: j.inconsistent.WithLabelValues(instance), audited: j.audited.WithLabelValues(instance),
-		waited: j.waited.WithLabelValues(instance), took: j.took.WithLabelValues(instance), age: j.age.WithLabelValues(instance),
-		late: j.late.WithLabelValues(instance), beaten: j.beats.WithLabelValues(instance, "ok"), unbeaten: j.beats.WithLabelValues(instance, "failed"),
-		finished: map[worker.Outcome]prometheus.Counter{},
-		reaped:   map[store.State]prometheus.Counter{},
-		trimmed:  map[store.State]prometheus.Counter{"": j.trimmed.WithLabelValues(instance, "any")},
-	}
-	for _, o := range []worker.Outcome{worker.Completed, worker.Retried, worker.Snoozed, worker.Released, worker.Buried, worker.Aborted, worker.Parked} {
-		s.finished[o] = j.finished.WithLabelValues(instance, string(o))
-	}
-	for _, state := range []store.State{store.Todo, store.Dead, store.Cancelled} {
-		s.reaped[state] = j.reaped.WithLabelValues(instance, string(state))
-	}
-	for _, state := range []store.State{store.Done, store.Dead, store.Cancelled} {
-		s.trimmed[state] = j.trimmed.WithLabelValues(instance, string(state))
-	}
-	return s
+// know makes the series of an instance, so that its counters start at zero.
+func (j *jobs) know(instance string) {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	j.of(instance)
 }
 
 // observe counts an event.
 func (j *jobs) observe(e worker.Event) {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
 	switch e := e.(type) {
 	case worker.JobEnqueued:
 		j.of(e.Instance).enqueued.Inc()
@@ -162,6 +152,18 @@ func (j *jobs) observe(e worker.Event) {
 		j.of(e.Instance).inconsistent.Inc()
 	case worker.Audited:
 		add(j.of(e.Instance).audited, len(e.Jobs))
+	case worker.StepCommitted:
+		j.of(e.Instance).committed.Inc()
+	case worker.StepReplayed:
+		j.of(e.Instance).replayed.Inc()
+	case worker.StepDropped:
+		j.of(e.Instance).dropped.Inc()
+	case worker.ChildDispatched:
+		j.of(e.Instance).dispatched.Inc()
+	case worker.ChildSwept:
+		add(j.of(e.Instance).swept[e.Outcome], 1)
+	case worker.TickDispatched:
+		j.of(e.Instance).tick(e)
 	case worker.LoopFailed:
 		j.outages.WithLabelValues(e.Loop).Inc()
 	case worker.EventsDropped:
@@ -169,45 +171,29 @@ func (j *jobs) observe(e worker.Event) {
 	}
 }
 
-// end counts a finish.
-func (s *series) end(e worker.JobFinished) {
-	outcome := e.Outcome
-	if e.State == store.Cancelled { // whatever the handler had wanted
-		outcome = worker.Aborted
-	}
-	add(s.finished[outcome], 1)
-	if e.Took > 0 {
-		s.took.Observe(e.Took.Seconds())
-	}
-	if e.State.Terminal() {
-		s.age.Observe(e.Age.Seconds())
-	}
-}
-
-func (s *series) beat(e worker.LeasesExtended) {
-	if e.Err != nil {
-		s.unbeaten.Inc()
-		return
-	}
-	s.beaten.Inc()
-	s.late.Observe(e.Late.Seconds())
-}
-
-// add adds to a counter, unless a later version of the runtime names something that this one does not know.
-func add(c prometheus.Counter, n int) {
-	if c != nil {
-		c.Add(float64(n))
-	}
-}
-
-// forget removes the instances that were known at that time and are no longer there.
-func (j *jobs) forget(at time.Time, there func(instance string) bool) {
+// hide hides the instances that are no longer there, as an answer says, unless something was counted since that was asked for. Of those
+// that are hidden the latest are remembered.
+func (j *jobs) hide(question int64, there func(instance string) bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	var hidden []string
 	for instance, s := range j.known {
-		if !s.since.Before(at) || there(instance) {
+		if there(instance) {
+			s.gone = 0
 			continue
 		}
+		if !s.hidden() && s.used.Load() < question {
+			s.gone = question
+		}
+		if s.hidden() {
+			hidden = append(hidden, instance)
+		}
+	}
+	if len(hidden) <= remembered {
+		return
+	}
+	slices.SortFunc(hidden, func(a, b string) int { return cmp.Compare(j.known[b].gone, j.known[a].gone) })
+	for _, instance := range hidden[remembered:] {
 		delete(j.known, instance)
 		for _, v := range j.vecs {
 			v.DeletePartialMatch(prometheus.Labels{byInstance: instance})
@@ -216,17 +202,25 @@ func (j *jobs) forget(at time.Time, there func(instance string) bool) {
 }
 
 func (j *jobs) describe(out chan<- *prometheus.Desc) {
-	j.each(func(c prometheus.Collector) { c.Describe(out) })
+	for _, v := range j.vecs {
+		v.Describe(out)
+	}
+	j.outages.Describe(out)
+	j.dropped.Describe(out)
 }
 
 func (j *jobs) collect(out chan<- prometheus.Metric) {
-	j.each(func(c prometheus.Collector) { c.Collect(out) })
-}
-
-func (j *jobs) each(f func(prometheus.Collector)) {
-	for _, v := range j.vecs {
-		f(v)
+	j.mu.RLock()
+	var all []prometheus.Metric
+	for _, s := range j.known {
+		if !s.hidden() {
+			all = append(all, s.all...)
+		}
 	}
-	f(j.outages)
-	f(j.dropped)
+	j.mu.RUnlock()
+	for _, m := range all {
+		out <- m
+	}
+	j.outages.Collect(out)
+	j.dropped.Collect(out)
 }

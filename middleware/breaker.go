@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,11 +37,13 @@ type BreakerConfig struct {
 // run while it is open is snoozed, uncharged as well.
 //
 // Place it outside whatever makes an error of a success, and inside Logging. A negative value of the config is taken as zero.
-func Breaker(cfg BreakerConfig) worker.Middleware {
+func Breaker(cfg BreakerConfig) worker.Middleware { return breakerThat(cfg, worker.Trip) }
+
+func breakerThat(cfg BreakerConfig, trip func(context.Context, time.Duration) error) worker.Middleware {
 	cfg.Failures = cmp.Or(max(cfg.Failures, 0), 5)
 	cfg.Pause = cmp.Or(max(cfg.Pause, 0), 30*time.Second)
 	return func(next worker.Handler) worker.Handler {
-		b := &breaker{cfg: cfg, next: next}
+		b := &breaker{cfg: cfg, next: next, claims: trip}
 		b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 			Timeout:       cfg.Pause,
 			ReadyToTrip:   func(n gobreaker.Counts) bool { return int(n.ConsecutiveFailures) >= cfg.Failures },
@@ -55,9 +58,13 @@ func Breaker(cfg BreakerConfig) worker.Middleware {
 type breaker struct {
 	cfg      BreakerConfig
 	next     worker.Handler
+	claims   func(context.Context, time.Duration) error // worker.Trip
 	circuit  *gobreaker.TwoStepCircuitBreaker[struct{}]
 	instance atomic.Value              // string: it is known with the first job
 	opened   atomic.Pointer[time.Time] // when it opened last
+
+	mu      sync.Mutex // held while the pool is told, so that what it is told last is what is true
+	tripped bool       // it was told not to claim
 }
 
 var (
@@ -107,13 +114,18 @@ func (b *breaker) verdict(ctx context.Context, err error) error {
 // trip makes the process claim as the breaker says. An error is that of a ctx which is not of a supervisor's: then there is
 // nothing to keep from claiming.
 func (b *breaker) trip(ctx context.Context) {
-	switch b.circuit.State() {
-	case gobreaker.StateClosed:
-		if b.opened.Swap(nil) != nil {
-			_ = worker.Trip(ctx, 0)
-		}
-	case gobreaker.StateOpen:
-		_ = worker.Trip(ctx, b.left())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch state := b.circuit.State(); {
+	case state == gobreaker.StateClosed && b.tripped:
+		b.tripped = false
+		_ = b.claims(ctx, 0)
+	case state == gobreaker.StateOpen:
+		b.tripped = true
+		_ = b.claims(ctx, b.left())
+	case state == gobreaker.StateHalfOpen && !b.tripped: // whoever saw it open came too late to say so
+		b.tripped = true
+		_ = b.claims(ctx, time.Millisecond)
 	}
 }
 

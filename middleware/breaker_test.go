@@ -261,6 +261,72 @@ func TestABreakerOutsideASupervisorIsABreakerAllTheSame(t *testing.T) {
 	}
 }
 
+// Of attempts that end at the same time each tells the pool what the breaker is; what is told last must be what it is left as.
+func TestWhatABreakerSaysLastOfClaimingIsTrueWhoeverIsHeldUp(t *testing.T) {
+	const fails, succeeds = 1, 2 // attempts
+	for name, c := range map[string]struct {
+		attempts []int // the last but one is held up when it tells
+		open     bool  // how it is left
+	}{
+		"it has closed meanwhile":       {[]int{fails, succeeds}, false},
+		"it has opened again meanwhile": {[]int{fails, succeeds, fails}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var said []time.Duration
+			calls, slow, held := 0, make(chan struct{}), make(chan struct{})
+			trip := func(_ context.Context, d time.Duration) error {
+				mu.Lock()
+				calls++
+				wait := calls == len(c.attempts)-1
+				mu.Unlock()
+				if wait {
+					close(held)
+					<-slow
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				said = append(said, d)
+				return nil
+			}
+			const pause = time.Millisecond
+			h := middleware.BreakerTripping(middleware.BreakerConfig{Failures: 1, Pause: pause}, trip)(func(_ context.Context, job store.Job) error {
+				if job.Attempt == fails {
+					return errDown
+				}
+				return nil
+			})
+			var attempts sync.WaitGroup
+			last := make(chan struct{})
+			for i, attempt := range c.attempts {
+				attempts.Go(func() {
+					_ = h(t.Context(), store.Job{Instance: "x", Attempt: attempt})
+					if i == len(c.attempts)-1 {
+						close(last)
+					}
+				})
+				switch i {
+				case len(c.attempts) - 1:
+				case len(c.attempts) - 2:
+					<-held
+				default:
+					attempts.Wait()
+				}
+				time.Sleep(2 * pause) // if it is open, it is to be tried again
+			}
+			select {
+			case <-last:
+			case <-time.After(100 * time.Millisecond): // it may have to wait for the one that is held up
+			}
+			close(slow)
+			attempts.Wait()
+			if len(said) != len(c.attempts) || said[len(said)-1] > 0 != c.open {
+				t.Errorf("what was said of claiming is %v, and the breaker open: %v", said, c.open)
+			}
+		})
+	}
+}
+
 func ExampleBreaker() {
 	down := func(context.Context, store.Job) error { return errors.New("connection refused") }
 	h := middleware.Breaker(middleware.BreakerConfig{

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
@@ -22,19 +24,30 @@ const KeyID = "stint-key-id"
 // encrypted has been changed. The text says which, and names the key.
 var ErrKey = errors.New("decrypting")
 
-// Keys encrypts the payloads and results of jobs with AES-GCM, so that Redis never holds them in the clear. Both sides need it:
+// Keys encrypts the payloads and results of jobs, and what their steps keep, with AES-GCM, so that Redis never holds them in the clear. Both
+// sides need it:
 //
 //	keys, err := middleware.NewKeys("2027-01", map[string][]byte{"2027-01": key, "2026-07": former})
 //	client := worker.NewClient(st, worker.ClientConfig{Hooks: []worker.EnqueueHook{keys.Encrypt}})      // the last hook
-//	sup, err := worker.New(st, worker.Config{Middleware: []worker.Middleware{keys.Decrypt}})
+//	sup, err := worker.New(st, worker.Config{
+//		Middleware: []worker.Middleware{keys.Decrypt},
+//		Hooks:      []worker.EnqueueHook{keys.Encrypt}, // for children
+//	})
 //	job, err := client.Wait(ctx, id); job, err = keys.Open(job)                                          // to read a result
 //
 // To rotate: add the new key to all processes, then make it the current one, and remove the former one when the jobs that
 // were encrypted with it are gone. A job whose key is not known, or does not fit, is dead with a reason that names the key.
 //
-// What is encrypted is bound to its instance, and a result to its job: nothing can be moved elsewhere unnoticed. A job without a
-// key in its metadata is passed on as it is, so that encryption can be introduced under way. Not encrypted are metadata, progress
-// and errors. Encrypted JSON is a third longer than plain.
+// A child is encrypted with the key that is current when it is dispatched, whatever that of its parent is; Future.Wait returns its result in
+// the clear. The results of the steps of a job that is encrypted, and the positions of its cursors, are encrypted with the key of its payload.
+//
+// What is encrypted is bound to its instance, a result to its job, and what a step keeps to its name as well: nothing can be moved
+// elsewhere unnoticed. A job without a key in its metadata is passed on as it is, with its result and its steps, so that encryption can be
+// introduced under way. Encrypted JSON is a third longer than plain.
+//
+// Not encrypted are metadata, progress, errors (also those of steps and children), names of steps and uniqueness keys. Nor are the jobs of
+// cron: their payload is what was declared, the same in all processes, which encryption would make another in each. Put into it what
+// tells the handler where the secret is, or make the handler enqueue a job, or a child, with the secret in it.
 type Keys struct {
 	current string
 	ciphers map[string]cipher.AEAD
@@ -48,6 +61,9 @@ func NewKeys(current string, keys map[string][]byte) (*Keys, error) {
 		block, err := aes.NewCipher(key)
 		if err != nil {
 			return nil, fmt.Errorf("%w: key %q has %d bytes; 16, 24 or 32 are allowed", store.ErrInvalid, id, len(key))
+		}
+		if !utf8.ValidString(id) {
+			return nil, fmt.Errorf("%w: the name of key %q is not UTF-8", store.ErrInvalid, id)
 		}
 		if k.ciphers[id], err = cipher.NewGCM(block); err != nil {
 			return nil, fmt.Errorf("%w: key %q: %w", store.ErrInvalid, id, err)
@@ -82,11 +98,15 @@ func (k *Keys) Decrypt(next worker.Handler) worker.Handler {
 	return func(ctx context.Context, job store.Job) error {
 		id, encrypted := job.Metadata[KeyID]
 		if !encrypted {
+			_ = worker.EditSteps(ctx, asItIs, k.read(false)) // its children may be; outside of a supervisor it has none
 			return next(ctx, job)
 		}
 		var err error
-		if job.Payload, err = k.open(id, job.Payload, payloadOf(job.Instance)); err != nil {
+		if job.Payload, err = k.open(job.Payload, payloadOf(job.Instance)); err != nil {
 			return retry.Permanent(fmt.Errorf("%w the payload: %w", ErrKey, err))
+		}
+		if err := worker.EditSteps(ctx, k.keep(id), k.read(true)); err != nil {
+			return retry.Permanent(fmt.Errorf("encrypting steps: %w", err))
 		}
 		if err := next(ctx, job); err != nil {
 			return err
@@ -107,16 +127,15 @@ func (k *Keys) Decrypt(next worker.Handler) worker.Handler {
 // Open returns a job with its payload and its result in the clear, to be read with worker.ResultOf. A job that is not encrypted is
 // returned as it is. An error is an ErrKey.
 func (k *Keys) Open(job store.Job) (store.Job, error) {
-	id, encrypted := job.Metadata[KeyID]
-	if !encrypted {
+	if _, encrypted := job.Metadata[KeyID]; !encrypted {
 		return job, nil
 	}
-	payload, err := k.open(id, job.Payload, payloadOf(job.Instance))
+	payload, err := k.open(job.Payload, payloadOf(job.Instance))
 	if err != nil {
 		return job, fmt.Errorf("%w the payload of job %s: %w", ErrKey, job.ID, err)
 	}
 	if job.Result != nil {
-		result, err := k.open(id, job.Result, resultOf(job))
+		result, err := k.open(job.Result, resultOf(job))
 		if err != nil {
 			return job, fmt.Errorf("%w the result of job %s: %w", ErrKey, job.ID, err)
 		}
@@ -126,29 +145,73 @@ func (k *Keys) Open(job store.Job) (store.Job, error) {
 	return job, nil
 }
 
-// payloadOf and resultOf say what a text is, in words that it is bound to.
+// keep encrypts what a step keeps.
+func (k *Keys) keep(id string) func(store.Step) (json.RawMessage, error) {
+	return func(s store.Step) (json.RawMessage, error) { return k.seal(id, s.Result, stepOf(s)), nil }
+}
+
+func asItIs(s store.Step) (json.RawMessage, error) { return s.Result, nil }
+
+// read decrypts what a step has kept, of a job that is encrypted or not, and the result of a child, which may be so or not.
+func (k *Keys) read(encrypted bool) func(store.Step) (json.RawMessage, error) {
+	return func(s store.Step) (json.RawMessage, error) {
+		what, sealed := stepOf(s), encrypted
+		if s.Kind == store.AsyncStep {
+			_, _, sealed = unpack(s.Result)
+			what = resultOf(store.Job{ID: s.Child, Instance: s.Instance})
+		}
+		if !sealed {
+			return s.Result, nil
+		}
+		text, err := k.open(s.Result, what)
+		if err != nil {
+			return nil, retry.Permanent(fmt.Errorf("%w the result: %w", ErrKey, err))
+		}
+		return text, nil
+	}
+}
+
+// payloadOf, resultOf and stepOf say what a text is, in words that it is bound to.
 func payloadOf(instance string) string { return "payload of " + instance }
 func resultOf(job store.Job) string    { return "result of " + job.ID.String() + " of " + job.Instance }
+func stepOf(s store.Step) string       { return "step " + s.Name + " of " + s.Job.String() }
 
-// seal returns a JSON string: the nonce and the text, encrypted.
+// mark is how an encrypted text begins; the name of its key comes next, and then, after a colon, the nonce and the text.
+const mark = "stint-sealed:"
+
+// seal returns a JSON string.
 func (k *Keys) seal(id string, text json.RawMessage, what string) json.RawMessage {
 	aead := k.ciphers[id]
 	sealed := make([]byte, aead.NonceSize(), aead.NonceSize()+len(text)+aead.Overhead())
 	_, _ = rand.Read(sealed) // it never fails
 	sealed = aead.Seal(sealed, sealed, text, []byte(what))
-	quoted := make([]byte, 0, base64.StdEncoding.EncodedLen(len(sealed))+2)
-	quoted = append(quoted, '"')
-	quoted = base64.StdEncoding.AppendEncode(quoted, sealed)
-	return append(quoted, '"')
+	quoted, _ := json.Marshal(mark + id + ":" + base64.StdEncoding.EncodeToString(sealed)) // a string always can be
+	return quoted
 }
 
-func (k *Keys) open(id string, quoted json.RawMessage, what string) (json.RawMessage, error) {
-	aead := k.ciphers[id]
-	if aead == nil {
-		return nil, fmt.Errorf("key %q is not among the keys of this process", id)
+// unpack returns what seal has packed, and the name of the key; false if it has not.
+func unpack(quoted json.RawMessage) (id string, sealed []byte, ok bool) {
+	var packed string
+	if json.Unmarshal(quoted, &packed) != nil || !strings.HasPrefix(packed, mark) {
+		return "", nil, false
 	}
-	var sealed []byte
-	if err := json.Unmarshal(quoted, &sealed); err != nil || len(sealed) < aead.NonceSize() {
+	colon := strings.LastIndexByte(packed, ':')
+	if colon < len(mark) {
+		return "", nil, false
+	}
+	sealed, err := base64.StdEncoding.DecodeString(packed[colon+1:])
+	return packed[len(mark):colon], sealed, err == nil
+}
+
+func (k *Keys) open(quoted json.RawMessage, what string) (json.RawMessage, error) {
+	id, sealed, ok := unpack(quoted)
+	aead := k.ciphers[id]
+	switch {
+	case !ok:
+		return nil, errors.New("it is not encrypted")
+	case aead == nil:
+		return nil, fmt.Errorf("key %q is not among the keys of this process", id)
+	case len(sealed) < aead.NonceSize():
 		return nil, fmt.Errorf("it is not what key %q makes", id)
 	}
 	text, err := aead.Open(nil, sealed[:aead.NonceSize()], sealed[aead.NonceSize():], []byte(what))

@@ -234,7 +234,8 @@ func TestWhatIsEncryptedCanNotBeMoved(t *testing.T) {
 	if job, err := k.Open(store.Job{Instance: "refund", Payload: sealed, Metadata: meta}); err != nil || string(job.Payload) != "1" {
 		t.Errorf("in its place it is %s, %v", job.Payload, err)
 	}
-	changed := bytes.Replace(sealed, sealed[5:6], []byte{sealed[5] ^ 1}, 1)
+	changed := bytes.Clone(sealed)
+	changed[len(changed)-9] ^= 1 // of the text, not of the name of its key
 	for what, job := range map[string]store.Job{
 		"in another instance": {Instance: "charge", Payload: sealed, Metadata: meta},
 		"as a result":         {Instance: "refund", Payload: sealed, Result: sealed, Metadata: meta},
@@ -270,7 +271,7 @@ func TestBadKeysAndPayloadsAreRefused(t *testing.T) {
 		keys    map[string][]byte
 	}{
 		"none": {"a", nil}, "no name": {"", map[string][]byte{"": newKey}}, "no current one": {"a", map[string][]byte{"b": newKey}},
-		"too short": {"a", map[string][]byte{"a": newKey[:15]}}, "a bad one besides": {"a", map[string][]byte{"a": newKey, "b": {}}},
+		"no UTF-8": {"a", map[string][]byte{"a": newKey, "\xff": newKey}}, "too short": {"a", map[string][]byte{"a": newKey[:15]}}, "a bad one besides": {"a", map[string][]byte{"a": newKey, "b": {}}},
 	} {
 		if _, err := middleware.NewKeys(c.current, c.keys); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

@@ -22,6 +22,9 @@ type Entry struct {
 	// Next is the next tick, zero while the entry is disabled. Last is the last that was dispatched, zero if none was. Both are in the
 	// entry's zone.
 	Next, Last time.Time
+	// Overdue is for how long the earliest tick that is on no record has been due: nobody was there to dispatch it, or Redis refuses. It is 0
+	// where there is none, and while the entry is disabled.
+	Overdue time.Duration
 }
 
 // EntryState is an entry as it is registered.
@@ -151,6 +154,9 @@ func (e *EntryState) entry(instance string, now time.Time) Entry {
 	}
 	if e.Enabled {
 		out.Next = spec.Next(now)
+		if due := spec.Next(e.Decided); !due.IsZero() && due.Before(now) {
+			out.Overdue = now.Sub(due)
+		}
 	}
 	return out
 }

@@ -12,6 +12,8 @@ type Decision struct {
 	Skip     string    // the reason to skip it; "": it is dispatched
 	Previous time.Time // the last that was dispatched before it, for the job
 	Due      time.Time // when the job is to run; zero: now
+	// Metadata is added to that of the entry's job, which stands where both have a key.
+	Metadata map[string]string
 }
 
 // EntryTicks are the ticks of an entry that are to be decided.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -101,6 +102,10 @@ func (r *Runtime) decision(instance string, e *EntryState, d Decision) []any {
 	if !d.Due.IsZero() { // until then it does not wait for a worker
 		due := strconv.FormatInt(ms(d.Due), 10)
 		options = append(binary.AppendUvarint(append(options, tagDue), uint64(len(due))), due...)
+	}
+	if len(d.Metadata) > 0 {
+		m, _ := json.Marshal(d.Metadata) // strings always can
+		options = append(binary.AppendUvarint(append(options, tagMetadata), uint64(len(m))), m...)
 	}
 	return []any{"d", ms(d.Tick), ms(first), "", id[:], options, ms(d.Due)}
 }

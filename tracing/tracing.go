@@ -2,11 +2,25 @@
 //
 //	tr := tracing.New(tracing.Config{})
 //	client := worker.NewClient(st, worker.ClientConfig{Hooks: []worker.EnqueueHook{tr.Enqueue}})
-//	sup, err := worker.New(st, worker.Config{Middleware: []worker.Middleware{tr.Handle}})
+//	sup, err := worker.New(st, worker.Config{
+//		Middleware: []worker.Middleware{tr.Handle},
+//		Hooks:      []worker.EnqueueHook{tr.Enqueue}, // for children
+//		OnTick:     tr.Tick,                          // for cron
+//	})
 //
-// A span "create mail" of kind producer stands for a job that is enqueued, in the trace of whoever enqueues it. It travels in the
-// job's metadata, as W3C traceparent. Each attempt is a span "process mail" of kind consumer, a child of it, however much later
-// and wherever it is made. The context of the handler carries the span.
+// The spans of a job, in one trace, however much later and wherever it is run:
+//
+//	create mail    producer   in the trace of whoever enqueues it; it travels in the job's metadata, as W3C traceparent
+//	process mail   consumer   an attempt, below create mail and linked to it; the context of the handler carries it
+//	run step       internal   a step that is run, below its attempt, until it is kept; the context of its function carries it
+//	replay step    internal   a step of which what is kept was returned instead, an async step included
+//
+// The job of an async step, the child, has the same: its create is below the attempt of the parent that dispatched it, and linked from there;
+// its attempts are linked to that attempt. The job of a tick has a create of its own, with the entry and the tick, in a trace that begins
+// with it, made by the process that dispatched it.
+//
+// The attributes are OpenTelemetry's for messaging, and stint.attempt, stint.step, stint.step.outcome (committed, replayed, failed), stint.child,
+// stint.parent, stint.entry, stint.tick.
 //
 // It is a package of its own, so that only a program that imports it links OpenTelemetry.
 package tracing
@@ -14,6 +28,7 @@ package tracing
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -63,45 +78,125 @@ func about(instance, operation string) []attribute.KeyValue {
 // Enqueue is the hook that makes a span of a job that is enqueued, and sends it along. The span ends with the hook: it says that the
 // job was made, not that it was accepted, and not how long that took.
 func (t *Tracing) Enqueue(ctx context.Context, r *worker.Request) error {
-	ctx, span := t.tracer.Start(ctx, "create "+r.Instance, trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithAttributes(about(r.Instance, "create")...))
+	attributes := about(r.Instance, "create")
+	parent, child := worker.JobFrom(ctx)
+	if child {
+		step, _ := worker.StepFrom(ctx)
+		attributes = append(attributes, attribute.String("stint.step", step), attribute.String("stint.parent", parent.ID.String()))
+	}
+	attempt := trace.SpanFromContext(ctx)
+	ctx, span := t.tracer.Start(ctx, "create "+r.Instance, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributes...))
 	defer span.End()
-	t.propagator.Inject(ctx, luggage{r})
+	t.propagator.Inject(ctx, luggage{r, ""})
+	if child {
+		attempt.AddLink(trace.Link{SpanContext: span.SpanContext(), Attributes: attributes})
+		propagation.TraceContext{}.Inject(trace.ContextWithSpan(ctx, attempt), luggage{r, parentPrefix})
+	}
 	return nil
 }
 
+// parentPrefix is before the keys of the metadata under which a child has the attempt that dispatched it.
+const parentPrefix = "stint-parent-"
+
 // luggage writes what travels into the metadata of a job that is enqueued.
-type luggage struct{ r *worker.Request }
+type luggage struct {
+	r      *worker.Request
+	prefix string
+}
 
 func (luggage) Get(string) string { return "" }
 func (luggage) Keys() []string    { return nil }
 func (l luggage) Set(key, value string) {
-	l.r.Options = append(l.r.Options, worker.Metadata(key, value))
+	l.r.Options = append(l.r.Options, worker.Metadata(l.prefix+key, value))
 }
 
-// Handle is the middleware that makes a span of each attempt. A failure is its status; a snooze is none. So is an attempt whose end
-// was not its own doing: a cancel, a shutdown, a lost lease.
-func (t *Tracing) Handle(next worker.Handler) worker.Handler {
-	return func(ctx context.Context, job store.Job) (err error) {
-		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(job.Metadata))
-		attributes := append(about(job.Instance, "process"),
-			attribute.String("messaging.message.id", job.ID.String()), attribute.Int("stint.attempt", job.Attempt))
-		ctx, span := t.tracer.Start(ctx, "process "+job.Instance, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...))
-		returned := false
-		defer func() {
-			if !returned {
-				span.SetStatus(codes.Error, "the handler panicked, or called runtime.Goexit")
-			}
-			span.End()
-		}()
-		err = next(ctx, job)
-		returned = true
-		note(ctx, span, err)
-		return err
+// Tick is the hook that makes a span of a tick of cron that is dispatched, and sends it along with its job. Where another process was the one
+// that dispatched it, the span never ends, and so is dropped.
+func (t *Tracing) Tick(instance string, tick worker.Tick) (map[string]string, func(*worker.TickDispatched)) {
+	attributes := append(about(instance, "create"),
+		attribute.String("stint.entry", tick.Entry), attribute.String("stint.tick", tick.At.Format(time.RFC3339Nano)))
+	ctx, span := t.tracer.Start(context.Background(), "create "+instance, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributes...))
+	metadata := map[string]string{}
+	t.propagator.Inject(ctx, propagation.MapCarrier(metadata))
+	return metadata, func(e *worker.TickDispatched) {
+		if e == nil {
+			return
+		}
+		span.SetAttributes(attribute.String("messaging.message.id", e.Job.String()), attribute.Float64("stint.lag_seconds", e.Late.Seconds()))
+		span.End()
 	}
 }
 
-// note writes how an attempt has ended.
+// Handle is the middleware that makes a span of each attempt, and of its steps. A failure is its status; a snooze is none. So is an attempt
+// whose end was not its own doing: a cancel, a shutdown, a lost lease, a wait for a step.
+func (t *Tracing) Handle(next worker.Handler) worker.Handler {
+	return func(ctx context.Context, job store.Job) error {
+		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(job.Metadata))
+		attributes := append(about(job.Instance, "process"),
+			attribute.String("messaging.message.id", job.ID.String()), attribute.Int("stint.attempt", job.Attempt))
+		ctx, span := t.tracer.Start(ctx, "process "+job.Instance, trace.WithSpanKind(trace.SpanKindConsumer),
+			trace.WithAttributes(attributes...), trace.WithLinks(origins(ctx, job)...))
+		_ = worker.AroundSteps(ctx, t.step) // outside of a supervisor there are none
+		return within(ctx, span, func(ctx context.Context) error { return next(ctx, job) })
+	}
+}
+
+// origins links an attempt to where its job was made, and that of a child to the attempt of its parent.
+func origins(ctx context.Context, job store.Job) (links []trace.Link) {
+	if created := trace.SpanContextFromContext(ctx); created.IsRemote() {
+		links = append(links, trace.Link{SpanContext: created})
+	}
+	from := propagation.MapCarrier{}
+	for _, key := range (propagation.TraceContext{}).Fields() {
+		if value, ok := job.Metadata[parentPrefix+key]; ok {
+			from[key] = value
+		}
+	}
+	if parent := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), from)); parent.IsValid() {
+		links = append(links, trace.Link{SpanContext: parent, Attributes: []attribute.KeyValue{
+			attribute.String("stint.parent", job.Parent.ID.String()), attribute.String("stint.step", job.Parent.Step),
+		}})
+	}
+	return links
+}
+
+// step makes a span of a step. Names of steps are an attribute, since they may have a key in them.
+func (t *Tracing) step(ctx context.Context, s store.Step, run func(context.Context) error) {
+	attributes := []attribute.KeyValue{attribute.String("stint.step", s.Name), attribute.String("messaging.message.id", s.Job.String())}
+	name, outcome := "replay step", "replayed"
+	if s.State == "" {
+		name, outcome = "run step", "committed"
+	}
+	if s.Kind == store.AsyncStep {
+		attributes = append(attributes, attribute.String("stint.child", s.Child.String()))
+	}
+	ctx, span := t.tracer.Start(ctx, name, trace.WithAttributes(attributes...))
+	_ = within(ctx, span, func(ctx context.Context) error {
+		err := run(ctx)
+		if err != nil {
+			outcome = "failed"
+		}
+		span.SetAttributes(attribute.String("stint.step.outcome", outcome))
+		return err
+	})
+}
+
+// within calls f, notes in the span how it ends, and ends the span.
+func within(ctx context.Context, span trace.Span, f func(context.Context) error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			span.SetStatus(codes.Error, "the handler panicked, or called runtime.Goexit")
+		}
+		span.End()
+	}()
+	err := f(ctx)
+	returned = true
+	note(ctx, span, err)
+	return err
+}
+
+// note writes how an attempt, or a step, has ended.
 func note(ctx context.Context, span trace.Span, err error) {
 	if err == nil {
 		return

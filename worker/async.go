@@ -104,7 +104,7 @@ func fitting(writes []store.StepWrite) int {
 
 // child is the record of the step. A hook's error is the hook's to call permanent; any other is.
 func (s *step) child(ctx context.Context, r Request) (store.StepWrite, error) {
-	r, err := hooked(ctx, s.at.feed.run.cfg.Hooks, r)
+	r, err := hooked(context.WithValue(ctx, stepKey{}, s.name), s.at.feed.run.cfg.Hooks, r)
 	if err != nil {
 		return store.StepWrite{}, &StepError{s.name, err}
 	}
@@ -184,7 +184,7 @@ func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	if f.step.kept.State == store.StepDispatched {
 		return zero, f.step.at.park(store.Wait{Steps: []string{f.step.name}})
 	}
-	return f.result(-1)
+	return f.result(ctx, -1)
 }
 
 // mine makes sure that a Future is waited for by its own attempt, outside of its steps.
@@ -203,7 +203,12 @@ func (f *Future[T]) mine(ctx context.Context) error {
 }
 
 // result is that of a child that has ended.
-func (f *Future[T]) result(index int) (T, error) {
+func (f *Future[T]) result(ctx context.Context, index int) (out T, err error) {
+	err = f.step.around(ctx, f.step.kept, func(context.Context) (err error) { out, err = f.replay(index); return err })
+	return out, err
+}
+
+func (f *Future[T]) replay(index int) (T, error) {
 	var out, zero T
 	s := f.step
 	if s.kept.State == store.StepFailed {
@@ -213,14 +218,14 @@ func (f *Future[T]) result(index int) (T, error) {
 		if _, none := any(out).(struct{}); !none {
 			return zero, refuse(s.name, fmt.Errorf("%w: the child has no result", ErrStepChanged))
 		}
-		return out, nil
-	}
-	kept, err := s.read()
-	if err != nil {
-		return zero, err
-	}
-	if err := json.Unmarshal(kept, &out); err != nil {
-		return zero, refuse(s.name, fmt.Errorf("%w: the child's result: %w", ErrStepChanged, err))
+	} else {
+		kept, err := s.read()
+		if err != nil {
+			return zero, err
+		}
+		if err := json.Unmarshal(kept, &out); err != nil {
+			return zero, refuse(s.name, fmt.Errorf("%w: the child's result: %w", ErrStepChanged, err))
+		}
 	}
 	s.at.feed.run.events.emit(StepReplayed{Instance: s.instance(), Job: s.job(), Step: s.name})
 	return out, nil
@@ -258,7 +263,7 @@ func WaitAll[T any](ctx context.Context, fs []*Future[T]) ([]T, error) {
 			continue
 		}
 		var err error
-		if results[i], err = f.result(i); err != nil {
+		if results[i], err = f.result(ctx, i); err != nil {
 			return results, err
 		}
 	}

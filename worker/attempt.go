@@ -43,8 +43,9 @@ type attempt struct {
 	progress  json.RawMessage // the last
 	unsent    bool            // no heartbeat has carried it
 	result    json.RawMessage
-	memory    *memory     // nil until the handler comes to a step
-	edits     []stepEdit  // the outermost first
+	memory    *memory    // nil until the handler comes to a step
+	edits     []stepEdit // the outermost first
+	arounds   []AroundStep
 	wait      *store.Wait // the handler waits for this: the job is to park
 
 	// Set when the attempt ends, read by whoever hands it in.

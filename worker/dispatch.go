@@ -21,13 +21,14 @@ func (s *scheduler) dispatch(ctx context.Context, r *request) error {
 	}
 	s.pending = nil
 	for i, l := range r.lines {
-		s.answer(l, r.ticks[i], answers[i])
+		s.answer(l, r.ticks[i], r.dones[i], answers[i])
+		s.reportNone(r.dones[i])
 	}
 	return nil
 }
 
 // answer takes in what became of the ticks of a line, and puts it back to wait for its next; or leaves it out until it has been read again.
-func (s *scheduler) answer(l *line, asked store.EntryTicks, a store.TickAnswer) {
+func (s *scheduler) answer(l *line, asked store.EntryTicks, dones []func(*TickDispatched), a store.TickAnswer) {
 	switch a.Verdict {
 	case store.Spoilt:
 		s.spoilt(l, asked.Latest(), a)
@@ -41,7 +42,7 @@ func (s *scheduler) answer(l *line, asked store.EntryTicks, a store.TickAnswer) 
 		l.state.Decided, l.state.Last, l.failures = a.Latest, a.Last, 0
 		s.reckon(l)
 	}
-	s.tellAll(l, asked.Decisions, a)
+	s.tellAll(l, asked.Decisions, dones, a)
 	if a.Verdict == store.Unmade {
 		l.unmade, s.stale = true, true
 		return
@@ -64,11 +65,13 @@ func (s *scheduler) reckon(l *line) {
 	}
 }
 
-func (s *scheduler) tellAll(l *line, asked []store.Decision, a store.TickAnswer) {
+func (s *scheduler) tellAll(l *line, asked []store.Decision, dones []func(*TickDispatched), a store.TickAnswer) {
 	for i, outcome := range a.Outcomes[:min(len(a.Outcomes), len(asked))] {
 		switch d := asked[i]; outcome {
 		case store.TickDispatched:
-			s.tell(l, d, a.DecidedAt, store.StatusDispatched, "")
+			e := s.tell(l, d, a.DecidedAt, store.StatusDispatched, "")
+			s.report(dones[i], &e)
+			dones[i] = nil
 		case store.TickSkipped:
 			s.tell(l, d, a.DecidedAt, store.StatusSkipped, d.Skip)
 		case store.TickOverlap:
@@ -80,7 +83,7 @@ func (s *scheduler) tellAll(l *line, asked []store.Decision, a store.TickAnswer)
 }
 
 // tell says what has become of a tick.
-func (s *scheduler) tell(l *line, d store.Decision, when time.Time, status, reason string) {
+func (s *scheduler) tell(l *line, d store.Decision, when time.Time, status, reason string) TickDispatched {
 	zone := l.spec.Zone()
 	e := TickDispatched{Entry: l.declared.Key, Instance: s.instance, At: d.Tick.In(zone), First: cmp.Or(d.First, d.Tick).In(zone),
 		DispatchedAt: when, Late: when.Sub(d.Tick), Status: status, Reason: reason, Node: s.run.cfg.Node}
@@ -88,6 +91,7 @@ func (s *scheduler) tell(l *line, d store.Decision, when time.Time, status, reas
 		e.Job = s.run.rt.JobOfTick(s.instance, e.Entry, d.Tick)
 	}
 	s.run.events.emit(e)
+	return e
 }
 
 // spoilt puts a line off whose records can't be written, for their key is foreign. That there can be no record of it is said of each tick.
@@ -103,6 +107,14 @@ func (s *scheduler) spoilt(l *line, latest store.Decision, a store.TickAnswer) {
 	s.push(l)
 }
 
+// giveUp gives up a request: its ticks are asked for anew.
+func (s *scheduler) giveUp(r *request) {
+	for i, l := range r.lines {
+		s.push(l)
+		s.reportNone(r.dones[i])
+	}
+}
+
 // undispatched notes which ticks the server has refused to take.
 func (s *scheduler) undispatched(ctx context.Context, r *request, why error) error {
 	var few *store.ReplicasError
@@ -111,9 +123,7 @@ func (s *scheduler) undispatched(ctx context.Context, r *request, why error) err
 	}
 	s.lane.Abandon() // nothing was decided: what is due then is asked for anew
 	s.pending = nil
-	for _, l := range r.lines {
-		s.push(l)
-	}
+	s.giveUp(r)
 	first, now, err := s.run.rt.Undispatched(ctx, s.instance, s.run.cfg.Node, why.Error(), r.ticks)
 	for i, l := range r.lines {
 		if first[i] {

@@ -63,6 +63,7 @@ type line struct {
 type request struct {
 	lines []*line
 	ticks []store.EntryTicks
+	dones [][]func(*TickDispatched) // see TickHook; of each decision
 	since time.Time
 }
 
@@ -134,9 +135,7 @@ func (s *scheduler) request() *request {
 		}
 		s.lane.Abandon() // if it was carried out after all the store knows
 		s.pending = nil
-		for _, l := range p.lines {
-			s.push(l)
-		}
+		s.giveUp(p)
 	}
 	r, decisions := &request{since: time.Now()}, 0
 	for len(s.due) > 0 && !s.due[0].next.After(now) {
@@ -160,11 +159,14 @@ func (s *scheduler) request() *request {
 			break
 		}
 		decisions += len(all)
+		dones := make([]func(*TickDispatched), len(all))
 		for i := range all {
+			dones[i] = s.announce(l, &all[i])
 			id := s.run.rt.JobOfTick(s.instance, l.declared.Key, all[i].Tick)
 			all[i].Due = held(all[i].Tick, id, l.state.Jitter)
 		}
 		heap.Pop(&s.due)
+		r.dones = append(r.dones, dones)
 		r.lines, r.ticks = append(r.lines, l), append(r.ticks, store.EntryTicks{Entry: l.state, Decisions: all})
 	}
 	if len(r.lines) == 0 {

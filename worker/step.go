@@ -73,13 +73,21 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		return zero, err
 	}
 	if s.found {
-		err := s.replay(store.LocalStep, &out)
+		err := s.around(ctx, s.kept, func(context.Context) error { return s.replay(store.LocalStep, &out) })
 		if err == nil || !o.recompute || !errors.Is(err, ErrStepChanged) {
 			return out, err
 		}
 		out = zero
 	}
-	crash.At(ctx, name, crash.BeforeStep)
+	seen := store.Step{Job: s.job(), Name: name, Kind: store.LocalStep}
+	err = s.around(ctx, seen, func(ctx context.Context) (err error) { out, err = perform(ctx, &s, o, fn); return err })
+	return out, err
+}
+
+// perform runs a step and keeps its result.
+func perform[T any](ctx context.Context, s *step, o stepOptions, fn func(context.Context) (T, error)) (T, error) {
+	var out, zero T
+	crash.At(ctx, s.name, crash.BeforeStep)
 	began := time.Now()
 	if err := s.run(ctx, o, func(ctx context.Context) (err error) { out, err = fn(ctx); return err }); err != nil {
 		if retry.IsPermanent(err) {
@@ -87,7 +95,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		}
 		return zero, err
 	}
-	crash.At(ctx, name, crash.AfterEffect)
+	crash.At(ctx, s.name, crash.AfterEffect)
 	b, err := s.encode(store.LocalStep, out)
 	if err != nil {
 		return zero, err
@@ -96,7 +104,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	if err != nil {
 		return zero, err
 	}
-	crash.At(ctx, name, crash.AfterCommit)
+	crash.At(ctx, s.name, crash.AfterCommit)
 	if string(kept.Result) != string(b) { // another attempt of this worker's was first
 		s.kept = kept
 		var first T
@@ -104,7 +112,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		return first, err
 	}
 	if ev := s.at.feed.run.events; ev.wanted() {
-		ev.emit(StepCommitted{Instance: s.instance(), Job: s.job(), Step: name, Took: time.Since(began)})
+		ev.emit(StepCommitted{Instance: s.instance(), Job: s.job(), Step: s.name, Took: time.Since(began)})
 	}
 	return out, nil
 }

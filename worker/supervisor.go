@@ -44,6 +44,8 @@ type Config struct {
 	// Hooks see each child that a handler dispatches by Async or AsyncEach, one after the other, before it is encoded; nil ones are left
 	// out. As a rule they are those of the process' Client. The jobs of ticks they do not see: see Schedule.
 	Hooks []EnqueueHook
+	// OnTick, when set, sees each tick of cron that this process is about to dispatch.
+	OnTick TickHook
 	// Pools are those that instances share: see In. A handler without In has a pool of its own.
 	Pools []Pool
 	// Now arms timers and nothing else: no lease and no job's time is decided by it. For tests; by default time.Now.

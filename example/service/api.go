@@ -58,26 +58,30 @@ type api struct {
 }
 
 func (a *api) register(mux *http.ServeMux) {
-	mux.HandleFunc("POST /texts", a.accept)
+	mux.HandleFunc("POST /texts", a.accept(instance))
+	mux.HandleFunc("POST /books", a.accept(books))
 	mux.HandleFunc("GET /texts/{id}", a.tell)
+	mux.HandleFunc("GET /books/{id}", a.tell)
 }
 
-// accept enqueues. The caller has an answer as soon as Redis has the job.
-func (a *api) accept(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 512<<10))
-	if err != nil {
-		answer(w, http.StatusRequestEntityTooLarge, map[string]string{"error": err.Error()})
-		return
-	}
-	pause, _ := time.ParseDuration(r.URL.Query().Get("pause"))
-	id, err := a.client.Enqueue(r.Context(), instance, text{string(body), min(pause, 10*time.Second)})
-	switch {
-	case errors.Is(err, store.ErrInvalid):
-		answer(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
-	case err != nil: // Redis is away, or refuses: the caller may try again
-		answer(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
-	default:
-		answer(w, http.StatusAccepted, map[string]string{"id": id.String()})
+// accept enqueues for an instance. The caller has an answer as soon as Redis has the job.
+func (a *api) accept(instance string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 512<<10))
+		if err != nil {
+			answer(w, http.StatusRequestEntityTooLarge, map[string]string{"error": err.Error()})
+			return
+		}
+		pause, _ := time.ParseDuration(r.URL.Query().Get("pause"))
+		id, err := a.client.Enqueue(r.Context(), instance, text{string(body), min(pause, 10*time.Second)})
+		switch {
+		case errors.Is(err, store.ErrInvalid):
+			answer(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		case err != nil: // Redis is away, or refuses: the caller may try again
+			answer(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+		default:
+			answer(w, http.StatusAccepted, map[string]string{"id": id.String()})
+		}
 	}
 }
 

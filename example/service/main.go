@@ -1,9 +1,10 @@
 // Service is an HTTP service that does its work in jobs: it counts the words of texts.
 //
-//	go run ./example/service [-addr localhost:8080] [-redis addr]
+//	go run ./example/service [-addr localhost:8080] [-redis addr] [-report spec]
 //
 //	curl -d 'to be or not to be' localhost:8080/texts      # {"id":"..."}, at once
 //	curl localhost:8080/texts/ID                           # {"state":"done","words":6,"distinct":4}
+//	curl --data-binary @book localhost:8080/books          # each chapter is a job of its own; then as a text
 //	curl localhost:8080/metrics                            # for Prometheus
 //	curl localhost:8080/healthz localhost:8080/readyz      # for Kubernetes
 //
@@ -39,19 +40,20 @@ import (
 
 func main() {
 	addr := flag.String("addr", "localhost:8080", "the `address` to listen on")
+	spec := flag.String("report", "@hourly", "when a report is written to the log, as a `line` of cron")
 	redisAddr := flag.String("redis", "", "the `address` of a Redis, such as localhost:6379, that keeps the jobs")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	if err := run(ctx, *addr, *redisAddr); err != nil {
+	if err := run(ctx, *addr, *redisAddr, *spec); err != nil {
 		fmt.Fprintln(os.Stderr, "service:", err)
 		os.Exit(1)
 	}
 }
 
 // run serves until ctx ends, and then finishes what it has begun.
-func run(ctx context.Context, addr, redisAddr string) error {
+func run(ctx context.Context, addr, redisAddr, spec string) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	var calls metrics.Calls
 	st, err := open(redisAddr, store.Options{OnCall: calls.Observe})
@@ -72,6 +74,9 @@ func run(ctx context.Context, addr, redisAddr string) error {
 		return err
 	}
 	worker.HandleResult(sup, instance, count, worker.Concurrency(20), worker.Retry(retry.Limit(5, nil)))
+	worker.HandleResult(sup, books, countBook)
+	worker.Handle(sup, reports, report(st, log))
+	sup.Schedule(worker.Cron{Key: "report", Spec: spec, Instance: reports, Payload: struct{}{}})
 	client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
 
 	mux := http.NewServeMux()

@@ -39,9 +39,9 @@ type process struct {
 }
 
 // launch starts the program on a port of its own choice.
-func launch(t *testing.T, redisAddr string) *process {
+func launch(t *testing.T, redisAddr string, args ...string) *process {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-addr", "127.0.0.1:0", "-redis", redisAddr)
+	cmd := exec.Command(os.Args[0], append([]string{"-addr", "127.0.0.1:0", "-redis", redisAddr, "-report", "@yearly"}, args...)...)
 	cmd.Env = append(os.Environ(), programVar+"=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -143,6 +143,66 @@ func TestTextsAreCountedAndToldOf(t *testing.T) {
 	}
 }
 
+func TestABookIsCountedByItsChapters(t *testing.T) {
+	p := launch(t, "")
+	p.await("/readyz", "ok")
+	code, answer := p.ask("POST", "/books", "To be, or not to be,\n\nthat is the question:\n\nto be")
+	var got struct{ ID string }
+	if err := json.Unmarshal([]byte(answer), &got); err != nil || code != http.StatusAccepted {
+		t.Fatalf("%d %s", code, answer)
+	}
+	if got := p.await("/books/"+got.ID, `"done"`); got != "{\"state\":\"done\",\"words\":12,\"distinct\":4}\n" {
+		t.Errorf("%s", got)
+	}
+}
+
+// A real Prometheus has the counts of steps, children and ticks of three processes, and that no tick is overdue.
+func TestPrometheusCountsStepsAndTicksOfThreeProcesses(t *testing.T) {
+	rdb := redistest.Start(t)
+	var all []*process
+	var targets []string
+	for range 3 {
+		p := launch(t, rdb.Addr(), "-report", "@every 1s")
+		all, targets = append(all, p), append(targets, p.addr)
+	}
+	for _, p := range all {
+		p.await("/readyz", "ok")
+	}
+	prom := promtest.Start(t, targets)
+	prom.Await(t, `count(stint_steps_total{stint_instance="books/count",outcome="committed"})`, "", func(v map[string]float64) bool { return v[""] == 3 })
+	const n, chapters = 40, 5
+	for i := range n {
+		body := strings.Repeat("some words\n\n", chapters-1) + "and the end"
+		if code, answer := all[i%3].ask("POST", "/books", body); code != http.StatusAccepted {
+			t.Fatalf("%d %s", code, answer)
+		}
+	}
+	by := func(promql, label string, want map[string]float64) {
+		t.Helper()
+		got := prom.Await(t, promql, label, func(v map[string]float64) bool { return maps.Equal(v, want) })
+		if !maps.Equal(got, want) {
+			t.Errorf("%s is %v, want %v", promql, got, want)
+		}
+	}
+	const of = `{stint_instance="books/count"}`
+	by(`sum by (outcome) (stint_jobs_finished_total`+of+`) > 0`, "outcome", map[string]float64{"completed": n, "parked": n})
+	by(`sum by (outcome) (stint_steps_total`+of+`)`, "outcome", map[string]float64{"committed": n, "replayed": n + n*chapters, "dropped": 0})
+	by(`sum(stint_children_dispatched_total`+of+`)`, "", map[string]float64{"": n * chapters})
+	by(`sum(stint_children_swept_total`+of+`)`, "", map[string]float64{"": 0})
+	by(`sum(stint_jobs_finished_total{stint_instance="texts/count",outcome="completed"})`, "", map[string]float64{"": n * chapters})
+	by(`max(stint_jobs{stint_instance="books/count",state="parked"})`, "", map[string]float64{"": 0})
+
+	ticks := prom.Await(t, `sum by (status) (stint_cron_ticks_total{stint_instance="reports"})`, "status", func(v map[string]float64) bool { return v["dispatched"] >= 3 })
+	if ticks["dispatched"] < 3 || ticks["failed"] > 0 {
+		t.Errorf("ticks by status are %v", ticks)
+	}
+	got := prom.Await(t, `sum(stint_cron_lag_seconds_count) == bool sum(stint_cron_ticks_total{status="dispatched"})`, "", func(v map[string]float64) bool { return v[""] == 1 })
+	if got[""] != 1 {
+		t.Error("not each tick that was dispatched has a lag")
+	}
+	by(`max(stint_cron_overdue_seconds) < bool 60`, "", map[string]float64{"": 1})
+}
+
 func TestSIGTERMDrains(t *testing.T) {
 	rdb := redistest.Start(t)
 	p := launch(t, rdb.Addr())
@@ -169,7 +229,7 @@ func TestSIGTERMDrains(t *testing.T) {
 
 func TestAPortThatIsTakenIsAnError(t *testing.T) {
 	p := launch(t, "")
-	if err := run(t.Context(), p.addr, ""); err == nil || !strings.Contains(err.Error(), "in use") {
+	if err := run(t.Context(), p.addr, "", "@hourly"); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("%v", err)
 	}
 }
@@ -187,7 +247,7 @@ func TestPrometheusCountsWhatThreeProcessesDid(t *testing.T) {
 		p.await("/readyz", "ok")
 	}
 	prom := promtest.Start(t, targets)
-	prom.Await(t, "count(stint_jobs_enqueued_total)", "", func(v map[string]float64) bool { return v[""] == 3 })
+	prom.Await(t, `count(stint_jobs_enqueued_total{stint_instance="texts/count"})`, "", func(v map[string]float64) bool { return v[""] == 3 })
 
 	const good, bad = 250, 50
 	var asking sync.WaitGroup
@@ -219,8 +279,8 @@ func TestPrometheusCountsWhatThreeProcessesDid(t *testing.T) {
 	by("max by (state) (stint_jobs) > 0", "state", map[string]float64{"done": 3 * good, "dead": 3 * bad})
 	by("sum(stint_job_run_seconds_count)", "", map[string]float64{"": 3 * (good + bad)})
 	by(`sum(stint_job_wait_seconds_bucket{le="+Inf"})`, "", map[string]float64{"": 3 * (good + bad)})
-	by("sum(stint_workers)", "", map[string]float64{"": 60})
-	by("max by (stint_instance) (stint_live_workers)", "stint_instance", map[string]float64{instance: 60})
+	by("sum by (stint_instance) (stint_workers)", "stint_instance", map[string]float64{instance: 60, books: 30, reports: 30})
+	by("max by (stint_instance) (stint_live_workers)", "stint_instance", map[string]float64{instance: 60, books: 30, reports: 30})
 	by("sum(stint_events_dropped_total + on() group_left() sum(stint_outages_total or vector(0)))", "", map[string]float64{"": 0})
 	by("count by (instance) (stint_build_info)", "instance", map[string]float64{targets[0]: 1, targets[1]: 1, targets[2]: 1})
 	got := prom.Query(t, "histogram_quantile(0.5, sum by (le) (stint_job_life_seconds_bucket))", "")

@@ -9,7 +9,7 @@ import (
 
 // Entries of cron: who has them, what they are, and that they can be switched off and removed.
 func cronCases() []Case {
-	return named(anEntryIsListedWithItsNextAndLastTick, ticksBeforeAnEntryIsRegisteredAreNobodys, theNewestRegistrationWins,
+	return named(anEntryIsListedWithItsNextAndLastTick, anEntryIsOverdueWhileItsTickIsOnNoRecord, ticksBeforeAnEntryIsRegisteredAreNobodys, theNewestRegistrationWins,
 		theSameRegistrationChangesNothing, anEntryOfAnotherInstanceIsRefusedUntilItIsRemoved, aDisabledEntryFiresNothingAndMissesNothing,
 		disablingOutlivesANewRegistration)
 }
@@ -79,6 +79,40 @@ func anEntryIsListedWithItsNextAndLastTick(t *testing.T, e *Env) {
 	e.dispatch(t, "node", "a", tick)
 	if last := e.entries(t)[0].Last; !last.Equal(tick) {
 		t.Errorf("the last tick is %v, want %v", last, tick)
+	}
+}
+
+func anEntryIsOverdueWhileItsTickIsOnNoRecord(t *testing.T, e *Env) {
+	e.registered(t, "a", func(d *store.Definition) { d.Spec, d.Zone = "@every 24h", "" })
+	overdue := func() time.Duration { return e.entries(t)[0].Overdue }
+	if d := overdue(); d != 0 {
+		t.Errorf("overdue by %v before its first tick", d)
+	}
+	e.Later(t, 50*time.Hour)
+	now := e.Now(t)
+	tick := now.Truncate(24 * time.Hour)
+	if d, want := overdue(), now.Sub(tick.Add(-24*time.Hour)); d < want || d > want+time.Minute {
+		t.Errorf("overdue by %v, want %v: since the first of two ticks", d, want)
+	}
+	if err := e.Store.EnableEntry(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	if d := overdue(); d != 0 {
+		t.Errorf("overdue by %v while it is disabled", d)
+	}
+	if err := e.Store.EnableEntry(t.Context(), "a", true); err != nil {
+		t.Fatal(err)
+	}
+	if d := overdue(); d != 0 {
+		t.Errorf("overdue by %v though nobody misses what came while it was disabled", d)
+	}
+	e.Later(t, 24*time.Hour)
+	if d := overdue(); d <= 0 || d > 24*time.Hour {
+		t.Errorf("overdue by %v a day later", d)
+	}
+	e.dispatch(t, "node", "a", e.Now(t).Truncate(24*time.Hour))
+	if d := overdue(); d != 0 {
+		t.Errorf("overdue by %v though its tick is dispatched", d)
 	}
 }
 

@@ -114,14 +114,18 @@ func aJobOfATickKnowsItsTickAndHasItsOptions(t *testing.T, e *Env) {
 	})
 	second := tick.Add(time.Minute)
 	e.one(t) // of the default priority
-	if a := e.decide(t, entry, store.Decision{Tick: tick}, store.Decision{Tick: second, Previous: tick}); string(a.Outcomes) != "dd" {
+	own := map[string]string{"own": "è", "k": "not in its place"}
+	if a := e.decide(t, entry, store.Decision{Tick: tick}, store.Decision{Tick: second, Previous: tick, Metadata: own}); string(a.Outcomes) != "dd" {
 		t.Fatalf("%+v", a)
 	}
 	for i, l := range e.Claim(t, 2) { // before the other
 		j := l.Job
-		want, before := tick, time.Time{}
+		want, before, alone := tick, time.Time{}, ""
 		if i == 1 {
-			want, before = second, tick
+			want, before, alone = second, tick, "è"
+		}
+		if j.Metadata["own"] != alone {
+			t.Errorf("job %d has the metadata %v, want %q of its own", i, j.Metadata, alone)
 		}
 		if j.Tick.Entry != "a" || j.Tick.Zone != "Europe/Paris" || !j.Tick.At.Equal(want) || !j.Tick.Previous.Equal(before) {
 			t.Errorf("job %d is of %+v, want %v after %v", i, j.Tick, want, before)

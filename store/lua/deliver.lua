@@ -36,7 +36,7 @@ for i = 1, n do
   local mine = id .. '\n' .. name
   letters[i] = 'i'
   if spoilt[id] then letters[i] = 'f' end
-  if not h and not spoilt[id] and live[children] and #call('ZRANGEBYLEX', children, '[' .. id, '[' .. id .. '\255', 'LIMIT', 0, 1) > 0 then letters[i] = 'k' end
+  if not spoilt[id] and call('HEXISTS', jobs, id) == 0 and leaves(id) then letters[i] = 'k' end
   if (open or broken) and not new[mine] then
     letters[i] = 'w'
     seq, gen, instance = seq or whole(h[3]), gen or whole(h[1]), instance or ''

@@ -1,0 +1,122 @@
+package worker_test
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
+)
+
+// hooks notes what the hooks of several processes see.
+type hooks struct {
+	mu         sync.Mutex
+	said       map[time.Time][]string // what was added, by tick
+	done, idle map[time.Time][]string // of those that dispatched it, and of those that did not
+}
+
+// of is the hook of a process.
+func (h *hooks) of(node string) worker.TickHook {
+	n := 0
+	return func(instance string, tick worker.Tick) (map[string]string, func(*worker.TickDispatched)) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		n++
+		mark := fmt.Sprint(node, n, instance, tick.Entry)
+		h.said[tick.At] = append(h.said[tick.At], mark)
+		return map[string]string{"mark": mark}, func(e *worker.TickDispatched) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if e == nil {
+				h.idle[tick.At] = append(h.idle[tick.At], mark)
+				return
+			}
+			if e.Status != store.StatusDispatched || !e.At.Equal(tick.At) || e.Node != node {
+				panic(fmt.Sprintf("%v is told %+v", tick, e))
+			}
+			h.done[tick.At] = append(h.done[tick.At], mark+e.Job.String())
+		}
+	}
+}
+
+func TestTheHookOfWhoDispatchesATickHasItsMetadataInTheJob(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := hooks{said: map[time.Time][]string{}, done: map[time.Time][]string{}, idle: map[time.Time][]string{}}
+		c := each(10 * time.Minute)
+		c.Options = []worker.EnqueueOption{worker.Metadata("of", "the entry")}
+		a, f := cronRig(t, worker.Config{Node: "a", OnTick: h.of("a")}, c)
+		b := a.again(f, worker.Config{Node: "b", OnTick: h.of("b")}, c)
+		a.start()
+		b.start()
+		settle(3*time.Hour + time.Second)
+		a.stopWell()
+		b.stopWell()
+		all := a.dispatches(store.DispatchFilter{})
+		if len(all) != 18 {
+			t.Fatalf("%d ticks, want 18", len(all))
+		}
+		both := 0
+		for _, d := range all {
+			job, err := a.st.Get(t.Context(), d.Job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mark := job.Metadata["mark"]
+			if !strings.HasPrefix(mark, d.Node) || !strings.HasSuffix(mark, "xe") || job.Metadata["of"] != "the entry" {
+				t.Errorf("the job of %v, dispatched by %s, has %v", d.FireAt, d.Node, job.Metadata)
+			}
+			at := d.FireAt
+			if got := h.done[at]; !slices.Equal(got, []string{mark + d.Job.String()}) {
+				t.Errorf("of %v it was told %q, want %s alone", at, got, mark)
+			}
+			if len(h.done[at])+len(h.idle[at]) != len(h.said[at]) {
+				t.Errorf("of %v %q were asked, %q and %q were told", at, h.said[at], h.done[at], h.idle[at])
+			}
+			both += len(h.idle[at])
+		}
+		if len(h.done) != 18 {
+			t.Errorf("told of %v", slices.Collect(maps.Keys(h.done)))
+		}
+		t.Logf("%d times another process was first", both)
+	})
+}
+
+func TestAHookOfTicksThatMisbehavesCostsItsMetadataAlone(t *testing.T) {
+	for name, hook := range map[string]worker.TickHook{
+		"panics": func(string, worker.Tick) (map[string]string, func(*worker.TickDispatched)) { panic("oops") },
+		"exits": func(string, worker.Tick) (map[string]string, func(*worker.TickDispatched)) {
+			runtime.Goexit()
+			return nil, nil
+		},
+		"panics later": func(string, worker.Tick) (map[string]string, func(*worker.TickDispatched)) {
+			return nil, func(*worker.TickDispatched) { panic("oops") }
+		},
+		"has too much": func(string, worker.Tick) (map[string]string, func(*worker.TickDispatched)) {
+			return map[string]string{"k": strings.Repeat("x", 1<<10)}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r, f := cronRig(t, worker.Config{OnTick: hook, Logger: slog.New(slog.DiscardHandler)}, each(10*time.Minute))
+				r.start()
+				settle(time.Hour + time.Second)
+				if len(f.ticks) != 6 {
+					t.Errorf("%d ticks ran, want 6", len(f.ticks))
+				}
+				for _, d := range r.dispatches(store.DispatchFilter{}) {
+					if job, err := r.st.Get(t.Context(), d.Job); err != nil || len(job.Metadata) != 0 {
+						t.Errorf("%v, %v", job.Metadata, err)
+					}
+				}
+				r.stopWell()
+			})
+		})
+	}
+}
