@@ -240,6 +240,7 @@ func family(ctx context.Context, st *store.Store, add func(int, store.NewJob) []
 		child := store.NewJob{ID: store.ChildID(&l.Job, "child", 0), Payload: json.RawMessage(`{}`),
 			Parent: store.Parent{ID: l.Job.ID, Instance: "x", Step: "child"}}
 		limits := store.StepLimits{Count: 10, Bytes: 10_000}
+		_, _ = rt.Commit(ctx, l, limits, store.StepWrite{Name: "b", Kind: store.LocalStep, Value: json.RawMessage(`1`)})
 		_, _ = rt.Commit(ctx, l, limits, store.StepWrite{Name: "a", Kind: store.LocalStep, Value: json.RawMessage(`1`)},
 			store.StepWrite{Name: "child", Kind: store.AsyncStep, Instance: "x", Child: child})
 		_, _ = rt.Enqueue(ctx, new(store.Lane), "x", []store.NewJob{child})

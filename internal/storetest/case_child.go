@@ -234,12 +234,15 @@ func aParentThatIsDoneLetsItsChildrenGo(t *testing.T, e *Env) {
 	l := e.hold(t)
 	ids := e.spawn(t, l, nil, "a", "b")
 	e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}})
-	e.WantGone(t, l.Job.ID)
 	first := e.claimChildren(t, 1)[0]
 	if wanted, err := e.Runtime.Wanted(t.Context(), &first.Job); err != nil || !wanted {
 		t.Errorf("right after its parent was done a child is wanted: %v, %v", wanted, err)
 	}
 	e.sweepLater(t)
+	if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
+		t.Fatal(err)
+	}
+	e.WantGone(t, l.Job.ID) // it stayed until its children had been seen to
 	second := e.claimChildren(t, 1)[0]
 	if wanted, err := e.Runtime.Wanted(t.Context(), &second.Job); err != nil || !wanted {
 		t.Errorf("later a child is wanted: %v, %v", wanted, err)

@@ -51,7 +51,13 @@ local function usual(i, k, letter)
   local opening = number .. ' ' .. gen
   local text = letter .. opening .. '\n' .. ARGV[texts + k]
   count, bytes = count + 1, bytes + #name + #text
-  if count > most or bytes > mostBytes or redis.pcall('HSETNX', KEYS[recordKeys + i], name, text) ~= 1 then return end
+  if count > most or bytes > mostBytes then return end
+  local new = redis.pcall('HSETNX', KEYS[recordKeys + i], name, text)
+  if new ~= 1 then
+    local kind = type(new) == 'table' and redis.pcall('TYPE', KEYS[recordKeys + i]).ok
+    if kind == HASH or kind == 'none' then failed = new end
+    return
+  end
   local at = #newHeads
   newHeads[at + 1] = ids[i]
   newHeads[at + 2] = gen .. ' ' .. epoch .. ' ' .. number .. ' ' .. word(count) .. ' ' .. word(bytes) .. ' ' .. ARGV[2] .. ' ' .. open
@@ -150,7 +156,7 @@ for i = 1, n do
     local opening = last == k and (kind == 'c' or kind == 'e') and not replaced[k] and usual(i, k, kind)
     if opening then
       letter, value, fresh = 'w', opening, true
-    else
+    elseif not failed then
       letter, value, fresh = judge(i, k, last)
     end
     if fresh and crashed[i] then forgive(i) end

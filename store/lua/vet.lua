@@ -10,7 +10,7 @@ local key, wrong = recordsOf(id)
 if wrong then return wrong end
 local ended = whereabouts(id)
 local body = head(id) and match(call('HGET', key, name) or '', '^d%d+ %d+ %d+ %d+ [^\n]*\n(.*)$')
-local open = body and sub(body, 1, 16) == child and ended ~= 6 and ended ~= 7 and call('HEXISTS', jobs, id) == 1
+local open = body and sub(body, 1, 16) == child and (ended or 1) < 5 and call('HEXISTS', jobs, id) == 1
 if not open and live[chores] and live[children] and call('ZSCORE', chores, 'sd' .. id .. gen) then -- done, and to let go of those that are open
   local start = id .. gen .. child
   open = #call('ZRANGEBYLEX', children, '[' .. start, '[' .. start .. '\255', 'LIMIT', 0, 1) > 0
