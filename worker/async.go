@@ -115,7 +115,7 @@ func (s *step) child(instance string, payload any, opts []EnqueueOption) (store.
 	}
 	parent := &s.at.lease.Job
 	gen := s.at.remember().generation()
-	job.ID = store.ChildID(parent.ID, s.name, gen)
+	job.ID, job.Fresh = store.ChildID(parent.ID, s.name, gen), false
 	job.Parent = store.Parent{ID: parent.ID, Instance: parent.Instance, Step: s.name, Generation: gen}
 	return store.StepWrite{Name: s.name, Kind: store.AsyncStep, Instance: instance, Child: job}, nil
 }

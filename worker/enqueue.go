@@ -140,7 +140,7 @@ func newJob(instance string, payload any, opts []EnqueueOption) (store.NewJob, e
 	if e.job.ID == uuid.Nil {
 		// Random, not ordered by time: the order of jobs is Redis' to make, their ids carry no clock, and the first digits
 		// of an id are enough to find it in a log again.
-		e.job.ID = uuid.New()
+		e.job.ID, e.job.Fresh = uuid.New(), true
 	}
 	return e.job, nil
 }
