@@ -77,6 +77,7 @@ func newQueue(rt *store.Runtime, instance string) *queue {
 	q := &queue{rt: rt, instance: instance}
 	weigh := func(e *entry) int { return jobSize(&e.job) }
 	q.group = batch.New(sendLanes, callItems, callWeight, weigh, q.flush)
+	q.group.Fill()
 	return q
 }
 
