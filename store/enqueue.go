@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -118,7 +119,7 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 	if len(sent) == 0 {
 		return outcome, nil
 	}
-	args := append([]any{number}, requested(jobs, sent)...)
+	args := requested(number, jobs, sent)
 	err := r.s.do(ctx, "enqueuing", func() error {
 		if err := r.s.announce(ctx, instance, false); err != nil {
 			return err
@@ -156,22 +157,27 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 	return outcome, nil
 }
 
-// requested is what enqueue.lua is told of the jobs, after the number of the request.
-func requested(jobs []NewJob, sent []int) []any {
+// requested is what enqueue.lua is told of the jobs.
+func requested(number string, jobs []NewJob, sent []int) []any {
 	rank := MaxPriority - jobs[sent[0]].priority()
-	twice := 0
-	known := make(map[uuid.UUID]struct{}, len(sent))
-	args := append(make([]any, 0, 4+2*len(sent)), len(sent), rank, nil)
+	args := append(make([]any, 0, 4+2*len(sent)), number, len(sent), rank, known(jobs, sent))
+	// All ids and records are parts of one text: to allocate each of them costs as much as to send it.
+	size := 0
 	for _, i := range sent {
-		known[jobs[i].ID] = struct{}{}
-		args = append(args, jobs[i].ID[:])
+		size += len(jobs[i].ID) + 16 + len(jobs[i].Payload)
 	}
-	if len(known) < len(sent) {
-		twice = 1
+	text, ends := make([]byte, 0, size), make([]int, len(sent))
+	for k, i := range sent {
+		text = appendRecord(append(text, jobs[i].ID[:]...), &jobs[i])
+		ends[k] = len(text)
 	}
-	args[2] = twice
-	for _, i := range sent {
-		args = append(args, encodeRecord(&jobs[i]))
+	rest, from := string(text), 0
+	parts := make([]string, 2*len(sent))
+	for k, end := range ends {
+		record := from + len(uuid.UUID{})
+		parts[2*k], parts[2*k+1] = rest[from:record], rest[record:end]
+		args = append(args, &parts[2*k], &parts[2*k+1])
+		from = end
 	}
 	for k, i := range sent {
 		j := &jobs[i]
@@ -193,6 +199,21 @@ func requested(jobs []NewJob, sent []int) []any {
 		}
 	}
 	return args
+}
+
+// known says what enqueue.lua has to know of the ids: 0 if all are fresh, 1 if not, 2 if one stands among them twice.
+func known(jobs []NewJob, sent []int) int {
+	if !slices.ContainsFunc(sent, func(i int) bool { return !jobs[i].Fresh }) {
+		return 0
+	}
+	ids := make(map[uuid.UUID]struct{}, len(sent))
+	for _, i := range sent {
+		ids[jobs[i].ID] = struct{}{}
+	}
+	if len(ids) < len(sent) {
+		return 2
+	}
+	return 1
 }
 
 func (n *NewJob) priority() int { return cmp.Or(n.Priority, DefPriority) }

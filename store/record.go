@@ -61,8 +61,9 @@ const (
 )
 
 // encodeRecord returns the record of a valid job less its head.
-func encodeRecord(n *NewJob) []byte {
-	b := make([]byte, 0, 2+len(n.Payload))
+func encodeRecord(n *NewJob) []byte { return appendRecord(make([]byte, 0, 2+len(n.Payload)), n) }
+
+func appendRecord(b []byte, n *NewJob) []byte {
 	b = append(b, byte('0'+n.priority()))
 	option := func(tag byte, v []byte) {
 		b = binary.AppendUvarint(append(b, tag), uint64(len(v)))

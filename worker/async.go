@@ -123,7 +123,7 @@ func (s *step) child(ctx context.Context, r Request) (store.StepWrite, error) {
 	}
 	parent := &s.at.lease.Job
 	gen := s.at.remember().generation()
-	job.ID = store.ChildID(parent, s.name, gen)
+	job.ID, job.Fresh = store.ChildID(parent, s.name, gen), false
 	job.Parent = store.Parent{ID: parent.ID, Instance: parent.Instance, Step: s.name, Generation: gen}
 	return store.StepWrite{Name: s.name, Kind: store.AsyncStep, Instance: r.Instance, Child: job}, nil
 }
@@ -152,7 +152,8 @@ func send(ctx context.Context, steps []*step, writes []store.StepWrite) error {
 // enqueue gives children to their instance, and waits until they are accepted, or can't be. Those of other attempts may travel with them.
 func (a *attempt) enqueue(steps []*step, writes []store.StepWrite) {
 	to, run, job := writes[0].Instance, a.feed.run, &a.lease.Job
-	one := newCall(a, len(writes))
+	one := newCall(len(writes))
+	one.ctx = a
 	for i := range writes {
 		one.add(run.children.of(to), writes[i].Child)
 	}

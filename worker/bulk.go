@@ -78,7 +78,8 @@ func (b *bulk) send(next int) int {
 		return next
 	}
 	room := min(callItems, len(b.reqs)-next)
-	p := part{newCall(b.ctx, room), make([]int, 0, room)}
+	p := part{newCall(room), make([]int, 0, room)}
+	p.ctx = b.ctx
 	for weight := 0; next < len(b.reqs) && len(p.of) < room && weight < callWeight; next++ {
 		r := &b.reqs[next]
 		instance, job, err := b.client.prepare(b.ctx, *r)
@@ -107,7 +108,7 @@ func (b *bulk) receive() {
 	}
 	for k, i := range p.of {
 		if b.results[i].Err = p.entries[k].err; b.results[i].Err == nil {
-			b.client.tell(JobEnqueued{Instance: p.entries[k].queue.instance, Job: b.results[i].ID})
+			b.client.accepted(p.entries[k].queue.instance, b.results[i].ID)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -32,7 +33,8 @@ type Client struct {
 	st      *store.Store
 	cfg     ClientConfig
 	endings endings
-	queues  *queues // nil without a store
+	queues  *queues   // nil without a store
+	spare   sync.Pool // of *call with room for one
 }
 
 // NewClient returns a Client that works on a store, which stays the caller's to close.
@@ -75,22 +77,37 @@ func (c *Client) Enqueue(ctx context.Context, instance string, payload any, opts
 	if err := ctx.Err(); err != nil {
 		return uuid.Nil, fmt.Errorf("enqueuing into %s: not sent: %w", instance, err)
 	}
-	one := newCall(ctx, 1)
-	one.add(c.queues.of(instance), job)
-	one.send()
-	_ = one.wait() // the entry says more
-	if err := one.entries[0].err; err != nil {
+	if err := c.sendOne(ctx, instance, job); err != nil {
 		return job.ID, err
 	}
-	c.tell(JobEnqueued{Instance: instance, Job: job.ID})
+	c.accepted(instance, job.ID)
 	return job.ID, nil
 }
 
-// tell calls the listener.
-func (c *Client) tell(e Event) {
+// sendOne sends a job and returns what became of it.
+func (c *Client) sendOne(ctx context.Context, instance string, job store.NewJob) error {
+	one, ok := c.spare.Get().(*call)
+	if !ok {
+		one = newCall(1)
+	}
+	one.ctx = ctx
+	one.add(c.queues.of(instance), job)
+	one.send()
+	left := one.wait()
+	err := one.entries[0].err
+	if left == nil { // nobody else has it any more
+		one.reset()
+		c.spare.Put(one)
+	}
+	return err
+}
+
+// accepted tells the listener of a job.
+func (c *Client) accepted(instance string, job uuid.UUID) {
 	if c.cfg.OnEvent == nil {
 		return
 	}
+	e := JobEnqueued{Instance: instance, Job: job}
 	err := catch(func() error { c.cfg.OnEvent(e); return nil })
 	if p, ok := errors.AsType[*PanicError](err); ok {
 		c.cfg.Logger.Error("the client's listener panicked", "event", fmt.Sprintf("%T", e), "panic", p.Value, "stack", string(p.Stack))

@@ -118,6 +118,26 @@ func newJob(instance string, payload any, opts []EnqueueOption) (store.NewJob, e
 	if err := store.ValidateInstance(instance); err != nil {
 		return store.NewJob{}, err
 	}
+	job, err := optioned(opts)
+	if err != nil {
+		return store.NewJob{}, err
+	}
+	if job.Payload, err = encode(payload); err != nil {
+		return store.NewJob{}, err
+	}
+	if job.ID == uuid.Nil {
+		// Random, not ordered by time: the order of jobs is Redis' to make, their ids carry no clock, and the first digits
+		// of an id are enough to find it in a log again.
+		job.ID, job.Fresh = uuid.New(), true
+	}
+	return job, nil
+}
+
+// optioned returns a job of which only the options are known.
+func optioned(opts []EnqueueOption) (store.NewJob, error) {
+	if len(opts) == 0 {
+		return store.NewJob{}, nil
+	}
 	var e enqueuing
 	for _, o := range opts {
 		if o != nil {
@@ -130,19 +150,7 @@ func newJob(instance string, payload any, opts []EnqueueOption) (store.NewJob, e
 	if n := metadataSize(&e.job); n > store.MaxMetadata {
 		e.refuse("the metadata has %d bytes; at most %d are allowed", n, store.MaxMetadata)
 	}
-	if e.err != nil {
-		return store.NewJob{}, e.err
-	}
-	var err error
-	if e.job.Payload, err = encode(payload); err != nil {
-		return store.NewJob{}, err
-	}
-	if e.job.ID == uuid.Nil {
-		// Random, not ordered by time: the order of jobs is Redis' to make, their ids carry no clock, and the first digits
-		// of an id are enough to find it in a log again.
-		e.job.ID = uuid.New()
-	}
-	return e.job, nil
+	return e.job, e.err
 }
 
 func metadataSize(job *store.NewJob) (n int) {

@@ -44,11 +44,30 @@ func hooked(ctx context.Context, hooks []EnqueueHook, r Request) (Request, error
 
 // prepare makes a job of a request, once the hooks have seen it, and returns the instance that it is for.
 func (c *Client) prepare(ctx context.Context, r Request) (instance string, job store.NewJob, err error) {
-	if r, err = hooked(ctx, c.cfg.Hooks, r); err != nil {
-		return r.Instance, store.NewJob{}, err
+	if len(c.cfg.Hooks) > 0 { // so that the request stays on the stack without
+		if r, err = hooked(ctx, c.cfg.Hooks, r); err != nil {
+			return r.Instance, store.NewJob{}, err
+		}
 	}
 	if job, err = newJob(r.Instance, r.Payload, r.Options); err != nil {
 		return r.Instance, store.NewJob{}, fmt.Errorf("enqueuing: %w", err)
 	}
 	return r.Instance, job, nil
+}
+
+// hooked returns what the hooks make of a request.
+func (c *Client) hooked(ctx context.Context, r Request) (Request, error) {
+	r.Options = slices.Clone(r.Options)
+	err := guard(func() error {
+		for i, hook := range c.cfg.Hooks {
+			if err := hook(ctx, &r); err != nil {
+				return fmt.Errorf("hook %d: %w", i+1, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("enqueuing: %w", err)
+	}
+	return r, nil
 }

@@ -35,10 +35,16 @@ type queue struct {
 	rt       *store.Runtime
 	instance string
 	group    *batch.Group[*entry]
-	lanes    [sendLanes]store.Lane // each is used by one flush at a time
+	lanes    [sendLanes]sendLane // each is used by one flush at a time
 
 	mu      sync.Mutex // guards what is below, and the fields of entries that say so
 	trouble error      // how the last request failed; nil once one was answered
+}
+
+// sendLane is what a flush needs.
+type sendLane struct {
+	store.Lane
+	jobs []store.NewJob // room for those of a request
 }
 
 // entry is a job on its way.
@@ -59,7 +65,8 @@ type call struct {
 	ctx     context.Context
 	entries []entry // has its room from the start: their addresses are in use
 	open    atomic.Int64
-	done    chan struct{} // closed when none is open
+	done    chan struct{} // has one when none is open
+	patient *time.Timer   // of a caller without a deadline
 }
 
 // flight is a request with all its repetitions.
@@ -72,6 +79,7 @@ func newQueue(rt *store.Runtime, instance string, most int) *queue {
 	q := &queue{rt: rt, instance: instance}
 	weigh := func(e *entry) int { return jobSize(&e.job) }
 	q.group = batch.New(sendLanes, most, callWeight, weigh, q.flush)
+	q.group.Fill()
 	return q
 }
 
@@ -115,20 +123,22 @@ func (q *queue) flush(lane int, entries []*entry) {
 	// Whoever traces requests finds this one in the trace of its first caller; the caller's end is not that of the request.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(entries[0].call.ctx))
 	defer cancel()
-	aboard, jobs := q.board(&flight{cancel: cancel}, entries)
+	l := &q.lanes[lane]
+	aboard, jobs := q.board(&flight{cancel: cancel}, entries, l.jobs)
 	if len(aboard) == 0 {
 		return
 	}
-	outcome, err := q.request(ctx, &q.lanes[lane], jobs)
+	outcome, err := q.request(ctx, &l.Lane, jobs)
 	q.land(aboard, outcome, err)
+	clear(jobs)
+	l.jobs = jobs[:0]
 }
 
-// board puts the entries aboard that somebody still waits for. The others are never sent.
-func (q *queue) board(f *flight, entries []*entry) ([]*entry, []store.NewJob) {
+// board puts the entries aboard that somebody still waits for, and adds their jobs to some. The others are never sent.
+func (q *queue) board(f *flight, entries []*entry, jobs []store.NewJob) ([]*entry, []store.NewJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	aboard := entries[:0]
-	jobs := make([]store.NewJob, 0, len(entries))
 	for _, e := range entries {
 		if e.left {
 			continue
@@ -223,8 +233,14 @@ func (e *entry) leave(reason error) {
 	}
 }
 
-func newCall(ctx context.Context, room int) *call {
-	return &call{ctx: ctx, entries: make([]entry, 0, room), done: make(chan struct{})}
+func newCall(room int) *call {
+	return &call{entries: make([]entry, 0, room), done: make(chan struct{}, 1)}
+}
+
+// reset makes a call that was waited for to its end as good as new.
+func (c *call) reset() {
+	clear(c.entries)
+	c.ctx, c.entries = nil, c.entries[:0]
 }
 
 func (c *call) add(q *queue, job store.NewJob) {
@@ -250,7 +266,7 @@ func (c *call) send() {
 
 func (c *call) answered() {
 	if c.open.Add(-1) == 0 {
-		close(c.done)
+		c.done <- struct{}{}
 	}
 }
 
@@ -262,9 +278,13 @@ func (c *call) wait() (reason error) {
 	}
 	var impatient <-chan time.Time
 	if _, ok := c.ctx.Deadline(); !ok {
-		t := time.NewTimer(patience)
-		defer t.Stop()
-		impatient = t.C
+		if c.patient == nil {
+			c.patient = time.NewTimer(patience)
+		} else {
+			c.patient.Reset(patience)
+		}
+		defer c.patient.Stop()
+		impatient = c.patient.C
 	}
 	select {
 	case <-c.done:

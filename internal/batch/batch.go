@@ -23,6 +23,8 @@ type Group[T any] struct {
 	head      int   // of pending: what stands before it was taken
 	free      []int // lanes without a goroutine
 	gathering bool  // a lane was started that has not taken its items yet
+	flying    int   // items in flight
+	full      bool  // see Fill
 }
 
 // New returns a Group of at least one lane. flush runs on a goroutine of the group, on at most `lanes` at once, each lane
@@ -38,6 +40,15 @@ func New[T any](lanes, maxItems, maxWeight int, weigh func(T) int, flush func(la
 		g.free = append(g.free, lane)
 	}
 	return g
+}
+
+// Fill makes the group prefer few large batches to many small ones, where each has a cost of its own: a batch goes beside another one only
+// when it has as many items as are in flight, or all that it may have. It is called before the first item is added.
+func (g *Group[T]) Fill() { g.full = true }
+
+// scarceLocked reports whether what is pending is to wait for what is in flight.
+func (g *Group[T]) scarceLocked() bool {
+	return g.full && len(g.pending)-g.head < min(g.flying, g.maxItems)
 }
 
 // Add adds an item and returns at once.
@@ -67,7 +78,7 @@ func (g *Group[T]) Wait() {
 
 // startLocked starts a lane for what is pending, unless one is about to take it.
 func (g *Group[T]) startLocked() {
-	if g.gathering || len(g.free) == 0 || len(g.pending) == g.head {
+	if g.gathering || len(g.free) == 0 || len(g.pending) == g.head || g.scarceLocked() {
 		return
 	}
 	last := len(g.free) - 1
@@ -89,6 +100,9 @@ func (g *Group[T]) run(lane int) {
 		}
 		g.flush(lane, items)
 		clear(items)
+		g.mu.Lock()
+		g.flying -= len(items)
+		g.mu.Unlock()
 	}
 }
 
@@ -98,6 +112,9 @@ func (g *Group[T]) take(lane int) []T {
 	defer g.mu.Unlock()
 	g.gathering = false
 	ready := g.pending[g.head:]
+	if g.scarceLocked() {
+		ready = nil
+	}
 	n, weight := 0, 0
 	for n < len(ready) && n < g.maxItems {
 		if weight += g.weigh(ready[n]); n > 0 && weight > g.maxWeight {
@@ -107,6 +124,7 @@ func (g *Group[T]) take(lane int) []T {
 	}
 	items := append(g.buffers[lane][:0], ready[:n]...)
 	g.buffers[lane] = items
+	g.flying += n
 	g.dropLocked(n)
 	if n == 0 {
 		g.free = append(g.free, lane)

@@ -188,3 +188,55 @@ func BenchmarkAdd(b *testing.B) {
 	})
 	g.Wait()
 }
+
+func TestABatchBesideAnotherIsAtLeastAsLargeInAGroupThatFills(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fill  bool
+		sizes []int
+		at    []time.Duration
+	}{
+		"that fills":    {true, []int{4, 4, 3}, []time.Duration{0, 200 * time.Millisecond, 1200 * time.Millisecond}},
+		"that does not": {false, []int{4, 3, 4}, []time.Duration{0, 100 * time.Millisecond, time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &recorder{t: t, start: time.Now()}
+				g := batch.New(2, 100, 100, one, r.flush)
+				if tc.fill {
+					g.Fill()
+				}
+				g.AddAll([]int{1, 2, 3, 4}) // takes a second
+				synctest.Wait()
+				time.Sleep(100 * time.Millisecond)
+				g.AddAll([]int{5, 6, 7})
+				synctest.Wait()
+				time.Sleep(100 * time.Millisecond)
+				g.Add(8)
+				synctest.Wait()
+				time.Sleep(100 * time.Millisecond)
+				g.AddAll([]int{9, 10, 11})
+				g.Wait()
+				var sizes []int
+				for _, b := range r.batches {
+					sizes = append(sizes, len(b))
+				}
+				if !slices.Equal(sizes, tc.sizes) || !slices.Equal(r.at, tc.at) {
+					t.Errorf("batches of %v at %v, want %v at %v", sizes, r.at, tc.sizes, tc.at)
+				}
+			})
+		})
+	}
+}
+
+func TestAFullBatchGoesBesideALargerOneInAGroupThatFills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{t: t, start: time.Now()}
+		g := batch.New(3, 2, 100, one, r.flush)
+		g.Fill()
+		g.AddAll([]int{1, 2, 3, 4, 5})
+		g.Wait()
+		if len(r.batches) != 3 || r.at[1] != 0 || r.at[2] != time.Second {
+			t.Errorf("batches %v at %v, want two at once and the rest a second later", r.batches, r.at)
+		}
+	})
+}

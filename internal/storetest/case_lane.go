@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 // Requests happen once.
 func laneCases() []Case {
 	return named(aLostReplyOfAClaimCostsNothing, aLostReplyOfAFinishCostsNothing, aLostReplyOfAnEnqueueCostsNothing,
+		aRequestOfFreshJobsHappensOnceAlsoOnALaneThatWasForgotten, aKnownIDIsFoundBesideFreshOnes,
 		aRepeatedRequestOfAnEndedAndRemovedJobIsAnsweredAsTheFirst, aRepeatedFinishAndClaimIsAnsweredAsTheFirst,
 		theClientsOwnRetryHappensOnce, aRequestThatNeverArrivedIsCarriedOut, aLowerNumberIsRefused,
 		scriptsThatTheServerHasForgottenAreSentAgain, aRepeatedClaimAfterAReapBringsNothing, lanesKeepApart, anAbandonedClaimIsHandedOverAgain)
@@ -108,6 +111,67 @@ func aLostReplyOfAnEnqueueCostsNothing(t *testing.T, e *Env) {
 	outcome, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs[:1]) // another request, which the caller means
 	must(t, err)
 	wantErr(t, "the same id in another request", outcome[0], store.ErrExists)
+}
+
+// Jobs whose ids were made for them are not looked for, so that it is the lane that tells a repeated request from a new one: but for
+// its first, and when it was forgotten, the ids are looked for all the same.
+func aRequestOfFreshJobsHappensOnceAlsoOnALaneThatWasForgotten(t *testing.T, e *Env) {
+	var lane store.Lane
+	for round := range 3 {
+		for _, forgotten := range []bool{false, true} {
+			jobs := freshJobs(3)
+			struck := e.Fault.LoseReplyNth(1, onlyScripts)
+			if _, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs); !errors.Is(err, redistest.ErrFault) {
+				t.Fatalf("with its reply lost an enqueue ended with %v", err)
+			}
+			<-struck
+			l := e.claimOne(t) // the first of them runs already
+			for _, key := range e.keys(t) {
+				if forgotten && strings.Contains(key, "}:lane:") {
+					e.put(t, "DEL", key)
+				}
+			}
+			outcome, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs)
+			must(t, err)
+			for i, one := range outcome {
+				if forgotten {
+					wantErr(t, fmt.Sprintf("round %d: job %d again", round, i), one, store.ErrExists)
+				} else if one != nil {
+					t.Errorf("round %d: job %d again: %v", round, i, one)
+				}
+			}
+			if j := e.Job(t, l.Job.ID); j.State != store.Doing {
+				t.Errorf("round %d: the job that runs is %s", round, j.State)
+			}
+			e.end(t, l, store.Complete)
+			wantIDs(t, "todo", e.Listed(t, store.Todo), []uuid.UUID{jobs[1].ID, jobs[2].ID})
+			for range 2 {
+				e.end(t, e.claimOne(t), store.Complete)
+			}
+		}
+	}
+}
+
+// A job of a call that names another one's id is refused, whatever the others are.
+func aKnownIDIsFoundBesideFreshOnes(t *testing.T, e *Env) {
+	var lane store.Lane
+	enqueue := func(jobs ...store.NewJob) []error {
+		outcome, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs)
+		must(t, err)
+		return outcome
+	}
+	first := newJobs(1)[0]
+	enqueue(freshJobs(2)...)
+	enqueue(first)
+	mixed := append(freshJobs(2), first)
+	outcome := enqueue(mixed...)
+	if outcome[0] != nil || outcome[1] != nil {
+		t.Errorf("the fresh ones: %v, %v", outcome[0], outcome[1])
+	}
+	wantErr(t, "the known one", outcome[2], store.ErrExists)
+	if s := e.Stats(t); s.Total != 5 {
+		t.Errorf("%d jobs, want 5", s.Total)
+	}
 }
 
 func aRepeatedRequestOfAnEndedAndRemovedJobIsAnsweredAsTheFirst(t *testing.T, e *Env) {

@@ -52,6 +52,12 @@ func (m *machine) enqueue(t *rapid.T, d *driven) {
 			return // accepted it would be twice in the index; only an audit could tell
 		}
 	}
+	for i := range jobs {
+		id := jobs[i].ID
+		same := func(j modelNewJob) bool { return j.ID == id }
+		alone := d.model.jobs[id] == nil && slices.IndexFunc(jobs, same) == i && !slices.ContainsFunc(jobs[i+1:], same)
+		jobs[i].Fresh = alone && rapid.Bool().Draw(t, "fresh")
+	}
 	n := modelLanes + rapid.IntRange(0, modelLanes-1).Draw(t, "lane")
 	l := d.lanes[n]
 	if !slices.ContainsFunc(jobs, func(j modelNewJob) bool { return !j.bad }) {

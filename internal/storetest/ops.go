@@ -32,6 +32,14 @@ func (e *Env) Terms() store.Terms {
 }
 
 // newJobs returns n jobs that carry their index as payload.
+func freshJobs(n int) []store.NewJob {
+	jobs := newJobs(n)
+	for i := range jobs {
+		jobs[i].Fresh = true
+	}
+	return jobs
+}
+
 func newJobs(n int) []store.NewJob {
 	jobs := make([]store.NewJob, n)
 	for i := range jobs {
@@ -52,7 +60,7 @@ func (e *Env) EnqueueTo(t testing.TB, instance string, jobs ...store.NewJob) []u
 	ids := make([]uuid.UUID, len(jobs))
 	for i := range jobs {
 		if jobs[i].ID == uuid.Nil {
-			jobs[i].ID = uuid.New()
+			jobs[i].ID, jobs[i].Fresh = uuid.New(), true
 		}
 		if jobs[i].Payload == nil {
 			jobs[i].Payload = []byte(`{}`)

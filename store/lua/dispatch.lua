@@ -19,7 +19,7 @@ for i = first, #KEYS do kinds[i] = ZSET end
 local bad = foreign(nil, first - 1)
 if bad then return bad end
 local cronJobs, cronTicks = KEYS[own + 1], KEYS[own + 2]
-local number, node = tonumber(ARGV[1]), ARGV[2]
+local number, node = ARGV[1], ARGV[2]
 local answer, late = said(number)
 if late then return late end
 local now = clock()
@@ -28,7 +28,7 @@ if answer then
   return { 0, whole(now), answer, 1 }
 end
 
-local ids, bodies, ranks, times, limits = {}, {}, {}, {}, {}
+local taken, ranks, times, limits = {}, {}, {}, {} -- the jobs, see accept
 local accepted, bytes, full = {}, 0, false
 local states, written, replaced, bounds, lines = {}, {}, {}, {}, { whole(now) }
 
@@ -56,8 +56,8 @@ local function take(at, by, body)
   bytes = bytes + #body
   local id = ARGV[at + 4]
   if not accepted[id] and not (live[jobs] and call('HEXISTS', jobs, id) == 1) then
-    local n = #ids + 1
-    ids[n], bodies[n], ranks[n] = id, sub(body, 1, 1) .. ARGV[at + 5] .. sub(body, 2), 58 - byte(body, 1)
+    local n = #taken / 2 + 1
+    taken[2 * n - 1], taken[2 * n], ranks[n] = id, sub(body, 1, 1) .. ARGV[at + 5] .. sub(body, 2), 58 - byte(body, 1)
     times[n], limits[n] = ARGV[at + 6], by ~= '' and by or nil
   end
   accepted[id] = true
@@ -157,7 +157,7 @@ for i = first, #KEYS do
 end
 
 local fresh = 0
-if #ids > 0 then fresh = accept(now, ids, bodies, nil, ranks, times, limits) end
+if #taken > 0 then fresh = accept(now, taken, nil, ranks, times, limits) end
 add('HSET', cronTicks, states)
 for i = first, #KEYS do
   local records = KEYS[i]

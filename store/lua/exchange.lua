@@ -19,7 +19,7 @@
 
 local bad = foreign()
 if bad then return bad end
-local number = tonumber(ARGV[1])
+local number = ARGV[1]
 local answer, old = said(number)
 if old then return old end
 local leaseFor, keep, keepDead, keepNone = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'

@@ -20,21 +20,31 @@ local kinds = { HASH, HASH, HASH, HASH, ZSET, ZSET, ZSET, ZSET, HASH, HASH, HASH
 -- The sets of states by their numbers: those of a life, and what is suspected of crashing, which is todo as well.
 local sets = { scheduled, todo, doing, parked, done, dead, cancelled, suspects }
 
-local live = {} -- the keys that were there when the script began
+local live = {} -- the keys that were there when the script began: how many items each had, or the text of a string
 
+-- What asks for the size of a key fails if it is of another type, and costs less than to ask for the type.
+local sizes = { hash = 'HLEN', zset = 'ZCARD', string = 'GET' }
 local function check(from, to)
   for i = from, to do
-    local kind = call('TYPE', KEYS[i]).ok
-    if kind ~= 'none' then
+    local size = redis.pcall(sizes[kinds[i]], KEYS[i])
+    if type(size) == 'table' then
+      local kind = call('TYPE', KEYS[i]).ok
       if kind ~= kinds[i] then return { -2, KEYS[i], kind, kinds[i] } end
-      live[KEYS[i]] = true
+      call(sizes[kind], KEYS[i]) -- fails for another reason, which is the script's failure
     end
+    if size and size ~= 0 then live[KEYS[i]] = size end
   end
 end
 
--- Of the keys that an instance often does without, one command asks whether any is there.
+-- Of the keys that an instance often does without, one command asks how many there are: the rest is checked until they are found.
 local function checkRare(from, to)
-  if call('EXISTS', unpack(KEYS, from, to)) > 0 then return check(from, to) end
+  local found = call('EXISTS', unpack(KEYS, from, to))
+  while found > 0 and from <= to do
+    local bad = check(from, from)
+    if bad then return bad end
+    if live[KEYS[from]] then found = found - 1 end
+    from = from + 1
+  end
 end
 
 -- A foreign key in our namespace: the reply that names it, or nil when all is well. A script with other keys than the instance's
@@ -44,7 +54,7 @@ local function foreign(types, last)
     kinds = types
     return check(1, last or #KEYS)
   end
-  return check(1, 8) or checkRare(9, 13) or checkRare(14, 23) or checkRare(24, 28) or check(29, last or #KEYS)
+  return check(1, 8) or checkRare(9, 23) or checkRare(24, 28) or check(29, last or #KEYS)
 end
 
 local function clock()
@@ -114,17 +124,15 @@ local function drop(command, key, args)
   end
 end
 
--- The answer that the lane gave to this very request, or nil when it is a new one; true, reply when it is too old.
+-- The answer that the lane gave to this very request, or nil when it is a new one; true, reply when it is too old. The request's number is
+-- a text, here and in say.
 local function said(number)
-  local last = call('GET', lane)
-  if not last then return end
-  local n, answer = match(last, '^(%d+) (.*)$')
-  n = tonumber(n) or 0
-  if number == n then return answer end
-  if number < n then return nil, { -1 } end
+  local last = match(live[lane] or '', '^%d+')
+  if last == number then return sub(live[lane], #last + 2) end
+  if last and tonumber(last) > tonumber(number) then return nil, { -1 } end
 end
 
-local function say(number, answer) call('SET', lane, whole(number) .. ' ' .. answer, 'PX', 3600000) end
+local function say(number, answer) call('SET', lane, number .. ' ' .. answer, 'PX', '3600000') end
 
 -- Places. See keys.go for the layout.
 local TOP, EPOCH = 900000000000000, 946684800000 -- 9*10^14; 2000-01-01 in milliseconds
@@ -226,30 +234,35 @@ local function holder(key, id, now)
   end
 end
 
--- Takes jobs that are new, so that they can be run: for each its id, its record less version, time and place, and where they are not
--- rank, now and none, its 10 - priority, when to run (see enqueue.lua) and its deadline in ms. Returns 1 if the instance may be
--- new, else 0.
-local function accept(now, ids, bodies, rank, ranks, times, limits)
+-- Takes jobs that are new, so that they can be run. records: in turns an id and the record less version, time and place, which accept puts
+-- before it. If there are details, ranks, times and limits have for each job, where they are not rank, now and none: its 10 - priority, when to
+-- run (see enqueue.lua), its deadline in ms. Returns 1 if the instance may be new, else 0.
+local DIGITS = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+local function accept(now, records, rank, ranks, times, limits)
   local notes = call('HMGET', meta, 'maxrec', 'paused', 'seq')
-  local soonest = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
-  local first = soonest[2] and tonumber(soonest[2]) -- (to assign it to the same name goes wrong in the embedded server's Lua)
-  local records, places, dues, ends = {}, {}, {}, {}
-  local head, longest, claimable, filled = '1' .. format('%013d', now), 0, 0, 0
+  local places, dues, ends = { unpack(records) }, {}, {} -- places: of the size it may need, which costs less than to grow
+  local head, longest, claimable, filled, soonest = format('1%013d', now), 0, 0, 0, nil
   local from = following(notes[3], now)
   local seq = from
-  for i = 1, #ids do
-    local id, rank, due, place = ids[i], tonumber(ranks[i] or rank), times[i], NOWHERE
-    if limits[i] then
-      ends[#ends + 1] = limits[i]
-      ends[#ends + 1] = id
-    end
-    if due then
-      due = tonumber(due)
-      if due < 0 then due = now - due end
+  local tens, printed = nil, nil -- the last place less its last digit, and that one's rank: to print each anew takes ten times as long
+  for i = 1, #records, 2 do
+    local id, rank, due, place = records[i], rank, nil, NOWHERE
+    if ranks then
+      local k = (i + 1) / 2
+      rank, due = tonumber(ranks[k] or rank), times[k]
+      if limits[k] then
+        ends[#ends + 1] = limits[k]
+        ends[#ends + 1] = id
+      end
+      if due then
+        due = tonumber(due)
+        if due < 0 then due = now - due end
+      end
     end
     if not due or due <= now then
-      claimable = claimable + 1
-      place = format('%016d', rank * TOP + seq)
+      local digit = seq % 10
+      if digit == 0 or printed ~= rank then tens, printed = format('%015d', (rank * TOP + seq - digit) / 10), rank end
+      place = tens .. DIGITS[digit]
       seq = seq + 1
       filled = filled + 2
       places[filled - 1], places[filled] = place, id
@@ -257,11 +270,17 @@ local function accept(now, ids, bodies, rank, ranks, times, limits)
       due = due * 16 + rank
       dues[#dues + 1] = whole(due)
       dues[#dues + 1] = id
-      if not first or due < first then first, claimable = due, math.max(claimable, 1) end
+      if not soonest or due < soonest then soonest = due end
     end
-    local record = head .. place .. bodies[i]
+    local record = head .. place .. records[i + 1]
     if #record > longest then longest = #record end
-    records[2 * i - 1], records[2 * i] = id, record
+    records[i + 1] = record
+  end
+  for i = #places, filled + 1, -1 do places[i] = nil end
+  claimable = filled / 2
+  if soonest and claimable == 0 then -- those who wait have to look again if it is the first of all
+    local first = live[scheduled] and call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
+    if not first or soonest < tonumber(first) then claimable = 1 end
   end
   if seq > from then call('HSET', meta, 'seq', whole(seq - 1)) end
   add('HSET', jobs, records)
