@@ -47,8 +47,8 @@ var (
 )
 
 // FromStep drops that step and all that were begun after it, and keeps those before as Resume does. A step was begun when it was first committed,
-// an async one when it was dispatched: a cursor that was saved again, or a step whose result was recomputed, keeps its place in the order, and its
-// latest value.
+// an async one when it was dispatched: a cursor that was saved again keeps its place in the order, and its latest value; a step whose result was
+// recomputed was begun anew.
 func FromStep(name string) RequeueMode { return RequeueMode{"s" + name} }
 
 // Requeue makes a job that is done, dead or cancelled todo again, behind those of its priority that wait already, with its attempts

@@ -22,7 +22,7 @@ import (
 //	r number generation instance         of a child that is done: its id, its result
 //	f number generation instance         of a child that is not: its id, its fate, the reason
 //
-// The number counts the records of a job in the order in which they were begun; what takes the place of a record has its number.
+// The number counts the records of a job in the order in which they were begun; a cursor keeps its number.
 
 // Bounds of steps.
 const (

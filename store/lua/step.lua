@@ -71,7 +71,7 @@ local function record(id, h, old, letter, name, text, replaces)
   elseif old and not (replaces and match(old, '^%a(%d+) ') == replaces) then
     return
   end
-  local number = old and match(old, '^%a(%d+) ') -- what takes a record's place has its number
+  local number = old and letter == 'k' and match(old, '^%a(%d+) ') -- a cursor keeps its place among the steps
   if not number then
     h[3] = h[3] + 1
     number = whole(h[3])
