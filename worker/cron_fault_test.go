@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,8 +77,8 @@ func TestAClockThatGoesBackByDaysSilencesNoEntry(t *testing.T) {
 // The process' own clock, which tests may set, does not decide when it looks at what others have changed.
 func TestATimerThatGoesBackHidesNoChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var off time.Duration
-		r, f := newRig(t, worker.Config{Now: func() time.Time { return time.Now().Add(off) }}), &fired{}
+		var off atomic.Int64
+		r, f := newRig(t, worker.Config{Now: func() time.Time { return time.Now().Add(time.Duration(off.Load())) }}), &fired{}
 		worker.Handle(r.sup, "x", f.handle, worker.Concurrency(1))
 		r.sup.Schedule(each(time.Minute))
 		r.start()
@@ -85,7 +86,7 @@ func TestATimerThatGoesBackHidesNoChange(t *testing.T) {
 		must(t, r.st.EnableEntry(t.Context(), "e", false))
 		settle(time.Minute)
 		must(t, r.st.EnableEntry(t.Context(), "e", true))
-		off = -48 * time.Hour
+		off.Store(int64(-48 * time.Hour))
 		settle(5*time.Minute + 5*time.Second)
 		if n := len(f.ticks); n < 4 {
 			t.Errorf("%d ticks ran in 5 minutes", n)

@@ -54,20 +54,3 @@ func (c *Client) prepare(ctx context.Context, r Request) (instance string, job s
 	}
 	return r.Instance, job, nil
 }
-
-// hooked returns what the hooks make of a request.
-func (c *Client) hooked(ctx context.Context, r Request) (Request, error) {
-	r.Options = slices.Clone(r.Options)
-	err := guard(func() error {
-		for i, hook := range c.cfg.Hooks {
-			if err := hook(ctx, &r); err != nil {
-				return fmt.Errorf("hook %d: %w", i+1, err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return r, fmt.Errorf("enqueuing: %w", err)
-	}
-	return r, nil
-}

@@ -79,14 +79,15 @@ func (r *rig) listen(cfg worker.Config) {
 // start runs the supervisor; stopped makes it stop and returns what Run does.
 func (r *rig) start() {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), rigKey{}, "a value of Run's context"))
-	r.stop, r.ran = cancel, make(chan error, 1)
+	ran, sup := make(chan error, 1), r.sup
+	r.stop, r.ran = cancel, ran
 	go func() {
-		r.ran <- r.sup.Run(ctx)
-		close(r.ran)
+		ran <- sup.Run(ctx)
+		close(ran)
 	}()
 	r.t.Cleanup(func() {
 		cancel()
-		<-r.ran // in case that the test has failed before it waited
+		<-ran // in case that the test has failed before it waited
 	})
 }
 

@@ -29,8 +29,8 @@ local function check(from, to)
     local size = redis.pcall(sizes[kinds[i]], KEYS[i])
     if type(size) == 'table' then
       local kind = call('TYPE', KEYS[i]).ok
-      if kind ~= kinds[i] then return { -2, KEYS[i], kind, kinds[i] } end
-      call(sizes[kind], KEYS[i]) -- fails for another reason, which is the script's failure
+      if kind ~= 'none' and kind ~= kinds[i] then return { -2, KEYS[i], kind, kinds[i] } end
+      call(sizes[kinds[i]], KEYS[i]) -- fails for another reason, which is the script's failure
     end
     if size and size ~= 0 then live[KEYS[i]] = size end
   end
