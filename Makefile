@@ -26,7 +26,7 @@ help: ## this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
-test: tools ## every test, with the race detector, a real Redis and a real Prometheus; gets what is missing for it
+test: tools ## every test, with the race detector, a real Redis and a real Prometheus; installs these by apt-get where they are missing
 	$(REQUIRE) $(GO) test -race -count=1 -timeout $(TIMEOUT) $(PKG)
 	$(BENCH) $(REQUIRE) $(GO) -C bench test -race -count=1 -timeout $(TIMEOUT) ./...
 
@@ -63,5 +63,5 @@ shellcheck: ## the scripts, as far as the machine can check them
 vulncheck: ## govulncheck, where its database can be reached
 	@.ci/vulncheck "$$($(TOOL) govulncheck)" $(PKG)
 
-tools: ## gets what the tests need and Go doesn't bring: redis-server 7, prometheus with promtool and, on Linux, a C compiler
+tools: ## installs by apt-get what the tests need and is missing: redis-server 7, prometheus with promtool and, on Linux, a C compiler
 	@GO=$(GO) .ci/tools

@@ -190,7 +190,7 @@ func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason strin
 // a tick: it changes nothing of those. ErrNotFound if there is no such entry, ErrState if what its job is made of was lost, until a process
 // that declares the entry has registered it again.
 func (s *Store) RunEntry(ctx context.Context, key string) (uuid.UUID, error) {
-	id := uuid.New()
+	id := newID()
 	err := s.entry(ctx, "running an entry", key, func(instance string) error {
 		read, err := s.readEntries(ctx, instance, "", []string{key})
 		if err != nil {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/rand"
 	"strconv"
 	"sync"
 
@@ -53,10 +54,14 @@ func (l *Lane) Abandon() { *l = Lane{} }
 // request returns the lane's id and the number of the request to send: the same until settled is called.
 func (l *Lane) request() (uuid.UUID, string) {
 	if l.id == uuid.Nil {
-		l.id, l.number = uuid.New(), 1
+		l.id, l.number = newID(), 1
 	}
 	return l.id, strconv.FormatUint(l.number, 10)
 }
 
 // settled is called with each answer, after which the next request is another one.
 func (l *Lane) settled() { l.number++ }
+
+// newID returns a random id, of the system's own randomness: an application may have given the uuid package another source (uuid.SetRand),
+// whose ids come again.
+func newID() uuid.UUID { return uuid.Must(uuid.NewRandomFromReader(rand.Reader)) }

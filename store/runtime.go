@@ -54,7 +54,7 @@ type Retention struct {
 // NewJob is a job to be enqueued.
 type NewJob struct {
 	ID       uuid.UUID // never the zero UUID
-	Fresh    bool      // ID was made at random for this job: nobody else can have it, so it is not looked for
+	Fresh    bool      // ID was made at random for this job: nobody else can have it, so a job that has it is this one, accepted before
 	Payload  json.RawMessage
 	Priority int           // 1 to 10, 0 for the default
 	Delay    time.Duration // from now by Redis' clock; or

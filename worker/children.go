@@ -65,7 +65,7 @@ func later(job *store.Job) time.Duration {
 // in the outbox, from which the sweeper takes it.
 func (r *process) newRelays() *batch.Group[store.Outcome] {
 	weigh := func(o store.Outcome) int { return 256 + len(o.Text) }
-	return batch.New(relayLanes, store.MaxCall, maxCall, weigh, func(_ int, outcomes []store.Outcome) {
+	return batch.New(relayLanes, callItems, callWeight, weigh, func(_ int, outcomes []store.Outcome) {
 		ctx, cancel := context.WithTimeout(r.base, relayTime)
 		defer cancel()
 		_ = guard(func() error { return r.rt.Relay(ctx, outcomes) })

@@ -43,7 +43,7 @@ func NewClient(st *store.Store, cfg ClientConfig) *Client {
 	cfg.Hooks = ownHooks(cfg.Hooks)
 	c := &Client{st: st, cfg: cfg}
 	if st != nil {
-		c.queues = newQueues(st.Runtime(), callItems)
+		c.queues = newQueues(st.Runtime())
 		c.endings.init(st.Runtime())
 	}
 	return c
@@ -61,11 +61,13 @@ var errNoStore = fmt.Errorf("%w: the client's store is nil", store.ErrInvalid)
 //
 // When Redis can't be reached, Enqueue tries again until ctx ends, and through the Redis client's own timeouts and lost
 // replies the job is accepted once. It returns as soon as ctx ends, with its error and that of the last try. A ctx without
-// a deadline is taken as one of 10 seconds: nobody waits for ever for a server that is not there. The text says whether the
+// a deadline is taken as one of 10 seconds: nobody waits for ever for a server that is not there. What was sent is not tried for longer
+// than 50 minutes, whatever the deadline: Redis tells a request that comes again from a new one for an hour. The text says whether the
 // job was sent; if it was, it may have been accepted, or be within moments. Then the id is returned all the same: enqueuing
 // again with [ID] settles it, nil and ErrExists both meaning that the job is there.
 //
-// The context of one caller has no effect on the jobs of others.
+// The context of one caller has no effect on the jobs of others. What is enqueued into an instance while a request for it is under way waits
+// for 5 ms at most, to be more; and for as long as two are under way.
 func (c *Client) Enqueue(ctx context.Context, instance string, payload any, opts ...EnqueueOption) (uuid.UUID, error) {
 	if c.st == nil {
 		return uuid.Nil, errNoStore

@@ -44,6 +44,7 @@
 //
 // [Supervisor.Schedule] declares entries, in every process: at each tick of an entry there is one job, in one instance. A handler learns of
 // its tick by [TickFrom]. The store has a record of each tick, and lists, disables, removes and runs entries by hand.
+//
 // # Steps
 //
 // A handler that must not do its effects again after a crash makes steps of them: [Step] and [Do] keep a result before they return,

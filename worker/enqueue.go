@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -128,10 +129,14 @@ func newJob(instance string, payload any, opts []EnqueueOption) (store.NewJob, e
 	if job.ID == uuid.Nil {
 		// Random, not ordered by time: the order of jobs is Redis' to make, their ids carry no clock, and the first digits
 		// of an id are enough to find it in a log again.
-		job.ID, job.Fresh = uuid.New(), true
+		job.ID, job.Fresh = newID(), true
 	}
 	return job, nil
 }
+
+// newID returns a random id, of the system's own randomness: an application may have given the uuid package another source (uuid.SetRand),
+// whose ids come again.
+func newID() uuid.UUID { return uuid.Must(uuid.NewRandomFromReader(rand.Reader)) }
 
 // optioned returns a job of which only the options are known.
 func optioned(opts []EnqueueOption) (store.NewJob, error) {

@@ -595,8 +595,11 @@ func TestARefusalAfterALostReplyDoesNotSayThatNothingWasAccepted(t *testing.T) {
 	})
 }
 
-// largest notes how many arguments a request had at most.
-type largest struct{ args atomic.Int64 }
+// largest notes how many arguments a request had at most, of those that have an argument with this text in it.
+type largest struct {
+	about string
+	args  atomic.Int64
+}
 
 func (l *largest) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (l *largest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
@@ -604,6 +607,10 @@ func (l *largest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 func (l *largest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		about := func(arg any) bool { return strings.Contains(fmt.Sprint(arg), l.about) }
+		if l.about != "" && !slices.ContainsFunc(cmd.Args(), about) {
+			return next(ctx, cmd)
+		}
 		for n := int64(len(cmd.Args())); ; {
 			if old := l.args.Load(); n <= old || l.args.CompareAndSwap(old, n) {
 				return next(ctx, cmd)
@@ -643,6 +650,99 @@ func TestNoRequestIsForMoreThan250JobsOrWorkers(t *testing.T) {
 			t.Errorf("stats are %+v, want %d done", s, 2*n)
 		}
 		r.stopWell()
+	})
+}
+
+func TestNoRequestIsForMoreThan250Children(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		size := largest{about: "stint:{child}:lane:"}
+		r.st.Runtime().Client().(*redis.Client).AddHook(&size)
+		const n = 1000
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			fs, err := worker.AsyncEach[none](ctx, "part", "child", make([]none, n))
+			if err == nil {
+				_, err = worker.WaitAll(ctx, fs)
+			}
+			return err
+		})
+		r.enqueue("x", none{})
+		r.start()
+		settle(time.Minute)
+		if s := r.stats("child"); s.Todo != n {
+			t.Fatalf("stats are %+v, want %d todo", s, n)
+		}
+		if got := size.args.Load(); got < 5*200 || got > 5*250+60 {
+			t.Errorf("the largest request has %d arguments; a child has 5", got)
+		}
+		r.stopWell()
+	})
+}
+
+// A repetition that comes after the lane was forgotten would be another request: the job may have run meanwhile, and be gone.
+func TestARequestIsNotRepeatedForLongerThanItIsKnown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		c := r.client()
+		r.accepts(c, "mail", 1)                                                   // the server knows the script
+		raw := redis.NewClient(r.st.Runtime().Client().(*redis.Client).Options()) // goes on in the outage
+		defer raw.Close()
+		lost := r.fault.LoseReplyNth(1, redistest.Mentions("{images}"))
+		go func() { <-lost; r.fault.Unplug() }()
+		time.AfterFunc(70*time.Minute, r.fault.Plug)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+		defer cancel()
+		ended := make(chan error, 1)
+		time.AfterFunc(time.Minute, func() { // as if it had run, and nothing were kept
+			n, err := raw.ZCard(ctx, "stint:{images}:todo").Result()
+			if err == nil && n != 1 {
+				err = fmt.Errorf("%d jobs were accepted", n)
+			}
+			ended <- errors.Join(err, raw.Del(ctx, "stint:{images}:todo", "stint:{images}:jobs").Err())
+		})
+		id, err := c.Enqueue(ctx, "images", 1)
+		if took := time.Since(start); took < 50*time.Minute || took > 51*time.Minute {
+			t.Errorf("it took %v, want 50 minutes", took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redistest.ErrFault) ||
+			!strings.Contains(fmt.Sprint(err), "whether it was accepted is not known") || id == uuid.Nil {
+			t.Errorf("%v, %v; want the id, and that the outcome is not known", id, err)
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // until long after the outage
+		if s := r.stats("images"); s.Total != 0 {
+			t.Errorf("%d jobs: the one that has ended is there again", s.Total)
+		}
+		r.job(r.accepts(c, "images", 2))
+	})
+}
+
+// always is a source of randomness that has none.
+type always byte
+
+func (a always) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte(a)
+	}
+	return len(b), nil
+}
+
+func TestIDsAreRandomWhereThoseOfTheApplicationComeAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		uuid.SetRand(always(7))
+		defer uuid.SetRand(nil)
+		r := newRig(t, worker.Config{})
+		c := r.client()
+		first, second := r.accepts(c, "images", 1), r.accepts(c, "images", 2)
+		if s := r.stats("images"); first == second || s.Total != 2 {
+			t.Errorf("ids %s and %s, %d jobs; want two", first, second, s.Total)
+		}
+		if first.Version() != 4 || first.Variant() != uuid.RFC4122 {
+			t.Errorf("%s is no random UUID", first)
+		}
 	})
 }
 

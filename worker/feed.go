@@ -12,7 +12,6 @@ import (
 const (
 	lanes   = 2                // requests of a feed in flight
 	minLook = 8                // workers that ask for a job at a wake-up; more when all of them got one
-	maxCall = 1 << 20          // bytes, about, of results and the like in one request
 	poll    = 5 * time.Second  // between looks when nobody wakes us
 	deafTo  = time.Second      // the same while wake-ups may be missed
 	hurry   = time.Millisecond // before a look that should come at once, after one in vain
@@ -69,7 +68,7 @@ func newFeed(p *pool, reg *registration) *feed {
 	}
 	// With at most half of the slots in a request, one half works while the other one's request is on its way.
 	half := min((len(p.slots)+1)/2, callItems)
-	f.turns = batch.New(lanes, max(half, minLook), maxCall, turn.weight, f.flush)
+	f.turns = batch.New(lanes, max(half, minLook), callWeight, turn.weight, f.flush)
 	f.commits = f.newCommits()
 	f.timer = time.AfterFunc(time.Hour, f.expire)
 	f.timer.Stop()

@@ -199,7 +199,7 @@ func (c *commit) weight() int {
 
 // newCommits makes the group in which steps of an instance's jobs travel: those that are ready together in one request.
 func (f *feed) newCommits() *batch.Group[*commit] {
-	half := min((len(f.pool.slots)+1)/2, store.MaxCall) // one half works while the other one's request is on its way
+	half := min((len(f.pool.slots)+1)/2, callItems) // one half works while the other one's request is on its way
 	return batch.New(commitLanes, max(half, minLook), callWeight, (*commit).weight, func(_ int, some []*commit) {
 		all := make([]store.Commit, len(some))
 		for i := range some {

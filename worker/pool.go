@@ -56,7 +56,7 @@ func newPool(run *process, name string, concurrency int, strict bool) *pool {
 		drained:  make(chan struct{}),
 	}
 	for range concurrency {
-		s := &slot{pool: p, worker: uuid.New(), attempts: make(chan *attempt, 1)}
+		s := &slot{pool: p, worker: newID(), attempts: make(chan *attempt, 1)}
 		p.slots = append(p.slots, s)
 		p.byWorker[s.worker] = s
 		p.idle = append(p.idle, s)

@@ -60,14 +60,14 @@ func newProcess(ctx context.Context, sup *Supervisor, registered []*registration
 		trusted: cfg.Lease - cfg.Lease/10, // a tenth for the handler to hear of it
 		base:    context.WithoutCancel(ctx),
 		about: store.Process{
-			ID: uuid.New(), Node: cfg.Node, Host: host, PID: os.Getpid(),
+			ID: newID(), Node: cfg.Node, Host: host, PID: os.Getpid(),
 			Since: time.Now().UTC().Truncate(time.Millisecond),
 		},
 		byInstance: make(map[string]*feed, len(registered)),
 	}
 	r.io, r.stopIO = context.WithCancel(r.base)
 	r.relays = r.newRelays()
-	r.children = newQueues(rt, store.MaxCall)
+	r.children = newQueues(rt)
 	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Scope: scope}
 	shared := map[string]*pool{}
 	for _, reg := range registered {

@@ -19,15 +19,16 @@ import (
 const (
 	sendLanes  = 2                // requests in flight for an instance
 	callWeight = 1 << 20          // bytes of one request, about
-	callItems  = 250              // jobs of one request, see below
+	callItems  = 250              // jobs of one request, or ends, steps or outcomes of jobs: see below
 	jobWeight  = 128              // bytes of a request that a job has besides its payload, about
 	patience   = 10 * time.Second // of a caller whose context has no deadline
 	sendPause  = time.Second      // the longest between two tries
+	sendTime   = 50 * time.Minute // of a request with its repetitions: for an hour a repetition is known by its lane (see store.Lane)
 )
 
 // Why 250: Redis serves nobody else meanwhile. A thousand jobs in one script hold it for 5 ms, and for more than 15 while the tables of a
 // large instance grow, when each entry costs a page of fresh memory and a move of old ones. It costs nothing: from 100 jobs on a
-// request's own cost vanishes in that of its jobs, and on either lane the next one is ready.
+// request's own cost vanishes in that of its jobs, and on either lane the next one is ready. What else goes up to store.MaxCall is in docs/decisions.md.
 
 // queue brings the jobs for one instance to the store. Those that are ready at the same time travel together, in one
 // request, whoever enqueued them; so a request belongs to nobody, and ends early only when nobody waits for it any more.
@@ -75,25 +76,24 @@ type flight struct {
 	passengers int // guarded by queue.mu: entries whose callers wait
 }
 
-func newQueue(rt *store.Runtime, instance string, most int) *queue {
+func newQueue(rt *store.Runtime, instance string) *queue {
 	q := &queue{rt: rt, instance: instance}
 	weigh := func(e *entry) int { return jobSize(&e.job) }
-	q.group = batch.New(sendLanes, most, callWeight, weigh, q.flush)
+	q.group = batch.New(sendLanes, callItems, callWeight, weigh, q.flush)
 	q.group.Fill()
 	return q
 }
 
 // queues are those of the instances that somebody enqueues into.
 type queues struct {
-	rt   *store.Runtime
-	most int // jobs of one request
+	rt *store.Runtime
 
 	mu         sync.Mutex
 	byInstance map[string]*queue
 }
 
-func newQueues(rt *store.Runtime, most int) *queues {
-	return &queues{rt: rt, most: most, byInstance: map[string]*queue{}}
+func newQueues(rt *store.Runtime) *queues {
+	return &queues{rt: rt, byInstance: map[string]*queue{}}
 }
 
 // of returns the queue of an instance, whose name is valid.
@@ -102,7 +102,7 @@ func (s *queues) of(instance string) *queue {
 	defer s.mu.Unlock()
 	q := s.byInstance[instance]
 	if q == nil {
-		q = newQueue(s.rt, instance, s.most)
+		q = newQueue(s.rt, instance)
 		s.byInstance[instance] = q
 	}
 	return q
@@ -151,8 +151,9 @@ func (q *queue) board(f *flight, entries []*entry, jobs []store.NewJob) ([]*entr
 }
 
 // request makes a request and repeats it until the store has answered, has refused it for good, or nobody waits for the
-// outcome any more.
+// outcome any more; for at most sendTime, as a repetition that comes after the lane was forgotten could be accepted a second time.
 func (q *queue) request(ctx context.Context, lane *store.Lane, jobs []store.NewJob) (outcome []error, err error) {
+	start := time.Now()
 	unknown := false // whether a try before may have been accepted
 	for try := 1; ; try++ {
 		err = guard(func() (err error) {
@@ -172,9 +173,31 @@ func (q *queue) request(ctx context.Context, lane *store.Lane, jobs []store.NewJ
 				err = fmt.Errorf("sent, but whether it was accepted is not known; then refused: %w", err)
 			}
 			return nil, err
+		case passed(start) >= sendTime:
+			lane.Abandon()
+			return nil, q.unsettled(true, fmt.Errorf("no answer within %v: %w", sendTime, context.DeadlineExceeded), err)
 		}
 		unknown = true
 	}
+}
+
+// passed is the time since t, also by the wall clock: the other one stands still while the machine sleeps.
+func passed(t time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(t), now.Round(0).Sub(t))
+}
+
+// unsettled is the error of a job that has no outcome, for a reason; trouble is what was wrong with the last try, if there was one.
+func (q *queue) unsettled(sent bool, reason, trouble error) error {
+	what := "not sent"
+	if sent {
+		what = "sent, but whether it was accepted is not known"
+	}
+	err := fmt.Errorf("enqueuing into %s: %s: %w", q.instance, what, reason)
+	if trouble != nil {
+		err = fmt.Errorf("%w; the last try: %w", err, trouble)
+	}
+	return err
 }
 
 // refused reports whether trying again can't help.
@@ -218,14 +241,7 @@ func (e *entry) leave(reason error) {
 		return
 	}
 	e.done, e.left = true, true
-	what := "not sent"
-	if e.sent {
-		what = "sent, but whether it was accepted is not known"
-	}
-	e.err = fmt.Errorf("enqueuing into %s: %s: %w", q.instance, what, reason)
-	if q.trouble != nil {
-		e.err = fmt.Errorf("%w; the last try: %w", e.err, q.trouble)
-	}
+	e.err = q.unsettled(e.sent, reason, q.trouble)
 	if e.flight != nil {
 		if e.flight.passengers--; e.flight.passengers == 0 {
 			e.flight.cancel()

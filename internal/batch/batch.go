@@ -1,14 +1,18 @@
-// Package batch groups what is ready at the same time, so that it travels together: a group commit without a timer.
+// Package batch groups what is ready at the same time, so that it travels together: a group commit.
 //
 // Whatever is added while every lane is busy waits for the first that gets free, which takes all of it. So a lone item goes
-// at once, and the more there is to do the larger the batches get. A Group needs no closing: a goroutine lives only
-// while there is something to flush.
+// at once, and the more there is to do the larger the batches get. Nothing waits for a timer, but in a group that fills (see Fill).
+// A Group needs no closing: a goroutine lives only while there is something to flush.
 package batch
 
 import (
 	"runtime"
 	"sync"
+	"time"
 )
+
+// held is for how long a group that fills holds items back while a lane is free.
+const held = 5 * time.Millisecond
 
 // Group collects items and hands them to flush in batches, in the order in which they were added.
 type Group[T any] struct {
@@ -24,7 +28,15 @@ type Group[T any] struct {
 	free      []int // lanes without a goroutine
 	gathering bool  // a lane was started that has not taken its items yet
 	flying    int   // items in flight
-	full      bool  // see Fill
+	fill      *fill // nil: the group does not fill
+}
+
+// fill is what a group that fills knows besides.
+type fill struct {
+	weight  int         // of what is pending
+	release *time.Timer // runs while items are held back; nil until some are
+	waiting bool        // it runs
+	overdue bool        // it has run out: what is pending goes as it is
 }
 
 // New returns a Group of at least one lane. flush runs on a goroutine of the group, on at most `lanes` at once, each lane
@@ -43,18 +55,46 @@ func New[T any](lanes, maxItems, maxWeight int, weigh func(T) int, flush func(la
 }
 
 // Fill makes the group prefer few large batches to many small ones, where each has a cost of its own: a batch goes beside another one only
-// when it has as many items as are in flight, or all that it may have. It is called before the first item is added.
-func (g *Group[T]) Fill() { g.full = true }
+// when it has as many items as are in flight, or all that it may have, or when its first item has been held back for 5 ms though a lane
+// was free. It is called before the first item is added.
+func (g *Group[T]) Fill() { g.fill = &fill{} }
 
 // scarceLocked reports whether what is pending is to wait for what is in flight.
 func (g *Group[T]) scarceLocked() bool {
-	return g.full && len(g.pending)-g.head < min(g.flying, g.maxItems)
+	f := g.fill
+	return f != nil && !f.overdue && f.weight < g.maxWeight && len(g.pending)-g.head < min(g.flying, g.maxItems)
+}
+
+// holdLocked holds back what is pending, for a while: what is in flight may be stuck.
+func (g *Group[T]) holdLocked() {
+	f := g.fill
+	switch {
+	case f.waiting:
+		return
+	case f.release == nil:
+		f.release = time.AfterFunc(held, g.release)
+	default:
+		f.release.Reset(held)
+	}
+	f.waiting = true
+}
+
+func (g *Group[T]) release() {
+	g.mu.Lock()
+	if f := g.fill; f.waiting { // it may have gone in this very moment
+		f.waiting, f.overdue = false, true
+		g.startLocked()
+	}
+	g.mu.Unlock()
 }
 
 // Add adds an item and returns at once.
 func (g *Group[T]) Add(item T) {
 	g.mu.Lock()
 	g.pending = append(g.pending, item)
+	if g.fill != nil {
+		g.fill.weight += g.weigh(item)
+	}
 	g.startLocked()
 	g.mu.Unlock()
 }
@@ -63,6 +103,11 @@ func (g *Group[T]) Add(item T) {
 func (g *Group[T]) AddAll(items []T) {
 	g.mu.Lock()
 	g.pending = append(g.pending, items...)
+	if g.fill != nil {
+		for _, item := range items {
+			g.fill.weight += g.weigh(item)
+		}
+	}
 	g.startLocked()
 	g.mu.Unlock()
 }
@@ -78,7 +123,11 @@ func (g *Group[T]) Wait() {
 
 // startLocked starts a lane for what is pending, unless one is about to take it.
 func (g *Group[T]) startLocked() {
-	if g.gathering || len(g.free) == 0 || len(g.pending) == g.head || g.scarceLocked() {
+	if g.gathering || len(g.free) == 0 || len(g.pending) == g.head {
+		return
+	}
+	if g.scarceLocked() {
+		g.holdLocked()
 		return
 	}
 	last := len(g.free) - 1
@@ -117,14 +166,22 @@ func (g *Group[T]) take(lane int) []T {
 	}
 	n, weight := 0, 0
 	for n < len(ready) && n < g.maxItems {
-		if weight += g.weigh(ready[n]); n > 0 && weight > g.maxWeight {
+		w := g.weigh(ready[n])
+		if n > 0 && weight+w > g.maxWeight {
 			break
 		}
-		n++
+		n, weight = n+1, weight+w
 	}
 	items := append(g.buffers[lane][:0], ready[:n]...)
 	g.buffers[lane] = items
 	g.flying += n
+	if f := g.fill; f != nil && n > 0 {
+		f.weight -= weight
+		if f.waiting {
+			f.release.Stop()
+		}
+		f.waiting, f.overdue = false, false
+	}
 	g.dropLocked(n)
 	if n == 0 {
 		g.free = append(g.free, lane)

@@ -17,8 +17,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func one(int) int { return 1 }
 
-// recorder keeps the batches that were flushed; each takes a second.
+// recorder keeps the batches that were flushed; each takes a second, or as long as it says.
 type recorder struct {
+	takes   func(items []int) time.Duration
 	mu      sync.Mutex
 	batches [][]int
 	at      []time.Duration
@@ -39,7 +40,11 @@ func (r *recorder) flush(lane int, items []int) {
 	r.running++
 	r.most = max(r.most, r.running)
 	r.mu.Unlock()
-	time.Sleep(time.Second)
+	took := time.Second
+	if r.takes != nil {
+		took = r.takes(items)
+	}
+	time.Sleep(took)
 	r.mu.Lock()
 	r.running--
 	r.mu.Unlock()
@@ -190,53 +195,112 @@ func BenchmarkAdd(b *testing.B) {
 }
 
 func TestABatchBesideAnotherIsAtLeastAsLargeInAGroupThatFills(t *testing.T) {
+	const ms = time.Millisecond
 	for name, tc := range map[string]struct {
 		fill  bool
 		sizes []int
 		at    []time.Duration
 	}{
-		"that fills":    {true, []int{4, 4, 3}, []time.Duration{0, 200 * time.Millisecond, 1200 * time.Millisecond}},
-		"that does not": {false, []int{4, 3, 4}, []time.Duration{0, 100 * time.Millisecond, time.Second}},
+		"that fills":    {true, []int{4, 4, 3}, []time.Duration{0, 2 * ms, 6 * ms}},
+		"that does not": {false, []int{4, 3, 4}, []time.Duration{0, ms, 4 * ms}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &recorder{t: t, start: time.Now()}
+				r := &recorder{t: t, start: time.Now(), takes: func([]int) time.Duration { return 4 * ms }}
 				g := batch.New(2, 100, 100, one, r.flush)
 				if tc.fill {
 					g.Fill()
 				}
-				g.AddAll([]int{1, 2, 3, 4}) // takes a second
+				g.AddAll([]int{1, 2, 3, 4})
 				synctest.Wait()
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(ms)
 				g.AddAll([]int{5, 6, 7})
 				synctest.Wait()
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(ms)
 				g.Add(8)
 				synctest.Wait()
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(ms)
 				g.AddAll([]int{9, 10, 11})
 				g.Wait()
-				var sizes []int
-				for _, b := range r.batches {
-					sizes = append(sizes, len(b))
-				}
-				if !slices.Equal(sizes, tc.sizes) || !slices.Equal(r.at, tc.at) {
-					t.Errorf("batches of %v at %v, want %v at %v", sizes, r.at, tc.sizes, tc.at)
-				}
+				r.want(tc.sizes, tc.at)
 			})
 		})
 	}
 }
 
+// want checks how many items the batches had, and when they left.
+func (r *recorder) want(sizes []int, at []time.Duration) {
+	r.t.Helper()
+	var got []int
+	for _, b := range r.batches {
+		got = append(got, len(b))
+	}
+	if !slices.Equal(got, sizes) || !slices.Equal(r.at, at) {
+		r.t.Errorf("batches of %v at %v, want %v at %v", got, r.at, sizes, at)
+	}
+}
+
 func TestAFullBatchGoesBesideALargerOneInAGroupThatFills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{t: t, start: time.Now()}
+		r := &recorder{t: t, start: time.Now(), takes: func([]int) time.Duration { return time.Millisecond }}
 		g := batch.New(3, 2, 100, one, r.flush)
 		g.Fill()
 		g.AddAll([]int{1, 2, 3, 4, 5})
 		g.Wait()
-		if len(r.batches) != 3 || r.at[1] != 0 || r.at[2] != time.Second {
-			t.Errorf("batches %v at %v, want two at once and the rest a second later", r.batches, r.at)
+		r.want([]int{2, 2, 1}, []time.Duration{0, 0, time.Millisecond})
+	})
+}
+
+func TestABatchThatIsFullByWeightGoesBesideALargerOneInAGroupThatFills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{t: t, start: time.Now(), takes: func([]int) time.Duration { return 4 * time.Millisecond }}
+		g := batch.New(3, 100, 10, func(n int) int { return n }, r.flush)
+		g.Fill()
+		g.AddAll([]int{1, 1, 1, 1})
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		g.AddAll([]int{6, 3})
+		synctest.Wait()
+		if len(r.batches) != 1 {
+			t.Errorf("%v have gone; two items that are not full are to wait", r.batches)
+		}
+		g.Add(4)
+		g.Wait()
+		r.want([]int{4, 2, 1}, []time.Duration{0, time.Millisecond, 5 * time.Millisecond})
+		r.batches, r.at, r.start = nil, nil, time.Now()
+		g.AddAll([]int{1, 1, 1}) // what went before weighs nothing any more
+		synctest.Wait()
+		g.AddAll([]int{1, 1})
+		g.Wait()
+		r.want([]int{3, 2}, []time.Duration{0, 4 * time.Millisecond})
+	})
+}
+
+func TestABatchThatIsStuckHoldsUpNobodyForLongInAGroupThatFills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stuck, held = 10 * time.Second, 5 * time.Millisecond
+		r := &recorder{t: t, start: time.Now(), takes: func(items []int) time.Duration {
+			if len(items) == 250 {
+				return stuck
+			}
+			return time.Millisecond
+		}}
+		g := batch.New(2, 250, 1000, one, r.flush)
+		g.Fill()
+		g.AddAll(make([]int, 250))
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		for range 3 { // the second comes while the first is held back, and goes with it
+			g.Add(1)
+			time.Sleep(2 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond)
+		g.Add(1)
+		g.Wait()
+		first, second := 100*time.Millisecond, 206*time.Millisecond
+		r.want([]int{250, 3, 1}, []time.Duration{0, first + held, second + held})
+		if took := time.Since(r.start); took != stuck {
+			t.Errorf("it took %v in all, want the %v of the batch that is stuck", took, stuck)
 		}
 	})
 }

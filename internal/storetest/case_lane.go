@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,8 @@ func laneCases() []Case {
 		aRequestOfFreshJobsHappensOnceAlsoOnALaneThatWasForgotten, aKnownIDIsFoundBesideFreshOnes,
 		aRepeatedRequestOfAnEndedAndRemovedJobIsAnsweredAsTheFirst, aRepeatedFinishAndClaimIsAnsweredAsTheFirst,
 		theClientsOwnRetryHappensOnce, aRequestThatNeverArrivedIsCarriedOut, aLowerNumberIsRefused,
-		scriptsThatTheServerHasForgottenAreSentAgain, aRepeatedClaimAfterAReapBringsNothing, lanesKeepApart, anAbandonedClaimIsHandedOverAgain)
+		scriptsThatTheServerHasForgottenAreSentAgain, aRepeatedClaimAfterAReapBringsNothing, lanesKeepApart,
+		lanesKeepApartWhereTheIDsOfTheApplicationComeAgain, anAbandonedClaimIsHandedOverAgain)
 }
 
 var onlyScripts = redistest.Named("eval")
@@ -134,10 +134,8 @@ func aRequestOfFreshJobsHappensOnceAlsoOnALaneThatWasForgotten(t *testing.T, e *
 			outcome, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs)
 			must(t, err)
 			for i, one := range outcome {
-				if forgotten {
-					wantErr(t, fmt.Sprintf("round %d: job %d again", round, i), one, store.ErrExists)
-				} else if one != nil {
-					t.Errorf("round %d: job %d again: %v", round, i, one)
+				if one != nil {
+					t.Errorf("round %d, the lane forgotten: %v: job %d again: %v", round, forgotten, i, one)
 				}
 			}
 			if j := e.Job(t, l.Job.ID); j.State != store.Doing {
@@ -172,6 +170,38 @@ func aKnownIDIsFoundBesideFreshOnes(t *testing.T, e *Env) {
 	if s := e.Stats(t); s.Total != 5 {
 		t.Errorf("%d jobs, want 5", s.Total)
 	}
+	lane.Abandon()
+	outcome = enqueue(mixed...) // as after the lane was forgotten: the fresh ones were accepted
+	if outcome[0] != nil || outcome[1] != nil {
+		t.Errorf("the fresh ones again: %v, %v", outcome[0], outcome[1])
+	}
+	wantErr(t, "the known one again", outcome[2], store.ErrExists)
+	if s := e.Stats(t); s.Total != 5 {
+		t.Errorf("%d jobs after the repetition, want 5", s.Total)
+	}
+}
+
+// An application may have made its ids repeatable (uuid.SetRand): two lanes are two all the same.
+func lanesKeepApartWhereTheIDsOfTheApplicationComeAgain(t *testing.T, e *Env) {
+	jobs := newJobs(3)
+	uuid.SetRand(always(7))
+	defer uuid.SetRand(nil)
+	for i := range jobs {
+		outcome, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), instance, jobs[i:i+1])
+		must(t, err)
+		must(t, outcome[0])
+	}
+	wantIDs(t, "todo", e.Listed(t, store.Todo), []uuid.UUID{jobs[0].ID, jobs[1].ID, jobs[2].ID})
+}
+
+// always is a source of randomness that has none.
+type always byte
+
+func (a always) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte(a)
+	}
+	return len(b), nil
 }
 
 func aRepeatedRequestOfAnEndedAndRemovedJobIsAnsweredAsTheFirst(t *testing.T, e *Env) {

@@ -13,7 +13,7 @@ type modelNewJob struct {
 	bad bool
 }
 
-// enqueue accepts jobs. An id that is there already changes nothing.
+// enqueue accepts jobs. An id that is there already changes nothing; a fresh one is there if the request came before.
 func (m *model) enqueue(now int64, r request, jobs []modelNewJob) string {
 	verdicts := make([]string, len(jobs))
 	var sent []int
@@ -43,6 +43,9 @@ func (m *model) enqueue(now int64, r request, jobs []modelNewJob) string {
 
 func (m *model) accept(now int64, n store.NewJob) string {
 	if m.jobs[n.ID] != nil {
+		if n.Fresh {
+			return "ok"
+		}
 		return "exists"
 	}
 	if n.Unique.Mode != 0 {
