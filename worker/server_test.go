@@ -179,6 +179,9 @@ func TestASupervisorIsReadyWhileAFullServerRefusesItsTicks(t *testing.T) {
 	must(t, r.st.Pause(ctx, "x"))
 	r.enqueue("x", nil)
 	r.start()
+	for end := time.Now().Add(30 * time.Second); !r.sup.Status().Reachable && time.Now().Before(end); {
+		time.Sleep(time.Millisecond) // Redis has not answered all loops yet
+	}
 	must(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
 	if e := within(t, failed); e.Loop != "cron" || e.Instance != "ticks" || !errors.Is(e.Err, store.ErrServer) {
 		t.Errorf("%+v, want that of the ticks that are refused", e)
