@@ -18,8 +18,8 @@ import (
 const Stuck = 5 * time.Minute
 
 // Live answers 200 while the loops of the supervisors turn, outages of Redis or not, and 503 with a line for each that does not:
-// one of its loops has been at one pass for more than five minutes, or its Run has returned. Before Run a supervisor is alive. It
-// does no I/O.
+// one of its loops has been at one pass for more than five minutes, or its Run has returned, as it does at once when a registration was wrong.
+// Before Run a supervisor is alive. It does no I/O.
 func Live(sups ...*worker.Supervisor) http.Handler {
 	return handler(sups, func(st worker.Status) string {
 		switch {

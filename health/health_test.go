@@ -149,6 +149,44 @@ func TestOneOfSeveralIsNamed(t *testing.T) {
 	})
 }
 
+func TestASupervisorWhoseRunHasRefusedIsNotAlive(t *testing.T) {
+	for name, register := range map[string]func(*worker.Supervisor){
+		"nothing": func(*worker.Supervisor) {},
+		"a bad one": func(s *worker.Supervisor) {
+			worker.Handle(s, "no good", func(context.Context, struct{}) error { return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sup, err := worker.New(workertest.Store(t), worker.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			register(sup)
+			if got := ask(health.Live(sup)); got != ok {
+				t.Errorf("before its Run it is %q", got)
+			}
+			if err := sup.Run(t.Context()); err == nil {
+				t.Fatal("Run has not refused")
+			}
+			if got := ask(health.Live(sup)); got != "503 supervisor 1: it has stopped\n" {
+				t.Errorf("it is %q", got)
+			}
+		})
+	}
+}
+
+func TestASecondRunThatIsRefusedChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := setup(t)
+		workertest.Start(t, w.sup)
+		synctest.Wait()
+		if err := w.sup.Run(t.Context()); err == nil {
+			t.Error("there are two Runs")
+		}
+		w.want(ok, ok)
+	})
+}
+
 func ExampleReady() {
 	st, _ := store.OpenEmbedded(store.Options{})
 	defer st.Close()

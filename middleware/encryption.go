@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"bytes"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -20,8 +21,8 @@ import (
 // KeyID is the key of the metadata that names the key which a job's payload and result are encrypted with.
 const KeyID = "stint-key-id"
 
-// ErrKey: a payload or a result can't be decrypted: its key is not among the keys, or is another one under the same name, or what was
-// encrypted has been changed. The text says which, and names the key.
+// ErrKey: a payload or a result can't be decrypted: its key is not among the keys, or is another one under the same name, or not the one that the
+// metadata name, or what was encrypted has been changed. The text says which, and names the key.
 var ErrKey = errors.New("decrypting")
 
 // Keys encrypts the payloads and results of jobs, and what their steps keep, with AES-GCM, so that Redis never holds them in the clear. Both
@@ -41,11 +42,17 @@ var ErrKey = errors.New("decrypting")
 // A child is encrypted with the key that is current when it is dispatched, whatever that of its parent is; Future.Wait returns its result in
 // the clear. The results of the steps of a job that is encrypted, and the positions of its cursors, are encrypted with the key of its payload.
 //
-// What is encrypted is bound to its instance, a result to its job, and what a step keeps to its name as well: nothing can be moved
-// elsewhere unnoticed. A job without a key in its metadata is passed on as it is, with its result and its steps, so that encryption can be
-// introduced under way. Encrypted JSON is a third longer than plain.
+// What is encrypted is bound to its place: a payload to its instance, a result to its job, and what a step keeps to its job and its name. Who
+// can write to Redis, but has no key, can't read it, change it, or have it taken for what belongs elsewhere. But payloads of one instance can be
+// exchanged for each other, or used again, unnoticed: a payload is encrypted before its job has an id. And a job without a key in
+// its metadata is passed on as it is, with its result and its steps, so that encryption can be introduced under way: once all jobs of an
+// instance are encrypted, put Require in the place of Decrypt there. Encrypted JSON is a third longer than plain.
 //
-// Not encrypted are metadata, progress, errors (also those of steps and children), names of steps and uniqueness keys. Nor are the jobs of
+// Nonces are drawn, of 96 bits: a key is good for 2^32 texts, which are payloads, results, and what steps keep. At 1,000 texts a second rotate
+// each month, at 10 a second each ten years.
+//
+// Not encrypted are metadata, progress, errors (also those of steps and children; a worker.DecodeError quotes nothing of the payload), names of
+// steps and uniqueness keys. Nor are the jobs of
 // cron: their payload is what was declared, the same in all processes, which encryption would make another in each. Put into it what
 // tells the handler where the secret is, or make the handler enqueue a job, or a child, with the secret in it.
 type Keys struct {
@@ -85,7 +92,7 @@ func (k *Keys) Encrypt(_ context.Context, r *worker.Request) error {
 			return fmt.Errorf("%w: the payload: %w", store.ErrInvalid, err)
 		}
 	} else if !json.Valid(raw) {
-		return fmt.Errorf("%w: the payload is not JSON: %.40q", store.ErrInvalid, []byte(raw))
+		return fmt.Errorf("%w: the payload is not JSON", store.ErrInvalid) // a child's is its parent's LastError then
 	}
 	r.Payload = k.seal(k.current, raw, payloadOf(r.Instance))
 	r.Options = append(r.Options, worker.Metadata(KeyID, k.current))
@@ -96,14 +103,14 @@ func (k *Keys) Encrypt(_ context.Context, r *worker.Request) error {
 // job of worker.JobFrom stays as it is in the store.
 func (k *Keys) Decrypt(next worker.Handler) worker.Handler {
 	return func(ctx context.Context, job store.Job) error {
-		id, encrypted := job.Metadata[KeyID]
+		payload, id, encrypted, err := k.openPayload(job)
+		if err != nil {
+			return retry.Permanent(fmt.Errorf("%w the payload: %w", ErrKey, err))
+		}
+		job.Payload = payload
 		if !encrypted {
 			_ = worker.EditSteps(ctx, asItIs, k.read(false)) // its children may be; outside of a supervisor it has none
 			return next(ctx, job)
-		}
-		var err error
-		if job.Payload, err = k.open(job.Payload, payloadOf(job.Instance)); err != nil {
-			return retry.Permanent(fmt.Errorf("%w the payload: %w", ErrKey, err))
 		}
 		if err := worker.EditSteps(ctx, k.keep(id), k.read(true)); err != nil {
 			return retry.Permanent(fmt.Errorf("encrypting steps: %w", err))
@@ -124,18 +131,45 @@ func (k *Keys) Decrypt(next worker.Handler) worker.Handler {
 	}
 }
 
+// Require is Decrypt where all jobs are encrypted: one that is not is dead. The jobs of cron never are. Results of children may be in the clear.
+func (k *Keys) Require(next worker.Handler) worker.Handler {
+	decrypt := k.Decrypt(next)
+	return func(ctx context.Context, job store.Job) error {
+		if _, encrypted := job.Metadata[KeyID]; !encrypted {
+			return retry.Permanent(fmt.Errorf("%w the payload: the metadata name no key, and only what is encrypted is taken here", ErrKey))
+		}
+		return decrypt(ctx, job)
+	}
+}
+
+// openPayload returns the payload of a job in the clear, and the name of its key, if it is encrypted. On that its metadata and its payload have
+// to agree: the metadata are not encrypted, and who changed them could have the result kept in the clear.
+func (k *Keys) openPayload(job store.Job) (text json.RawMessage, id string, encrypted bool, err error) {
+	id, encrypted = job.Metadata[KeyID]
+	of, sealed, ok := unpack(job.Payload)
+	switch {
+	case !encrypted && !ok:
+		return job.Payload, "", false, nil
+	case !encrypted:
+		err = fmt.Errorf("it was encrypted with key %q, and the metadata name none", of)
+	case ok && of != id:
+		err = fmt.Errorf("it was encrypted with key %q, and the metadata name %q", of, id)
+	default:
+		text, err = k.open(of, sealed, ok, payloadOf(job.Instance))
+	}
+	return text, id, true, err
+}
+
 // Open returns a job with its payload and its result in the clear, to be read with worker.ResultOf. A job that is not encrypted is
 // returned as it is. An error is an ErrKey.
 func (k *Keys) Open(job store.Job) (store.Job, error) {
-	if _, encrypted := job.Metadata[KeyID]; !encrypted {
-		return job, nil
-	}
-	payload, err := k.open(job.Payload, payloadOf(job.Instance))
+	payload, _, encrypted, err := k.openPayload(job)
 	if err != nil {
 		return job, fmt.Errorf("%w the payload of job %s: %w", ErrKey, job.ID, err)
 	}
-	if job.Result != nil {
-		result, err := k.open(job.Result, resultOf(job))
+	if encrypted && job.Result != nil {
+		id, sealed, ok := unpack(job.Result)
+		result, err := k.open(id, sealed, ok, resultOf(job))
 		if err != nil {
 			return job, fmt.Errorf("%w the result of job %s: %w", ErrKey, job.ID, err)
 		}
@@ -155,15 +189,15 @@ func asItIs(s store.Step) (json.RawMessage, error) { return s.Result, nil }
 // read decrypts what a step has kept, of a job that is encrypted or not, and the result of a child, which may be so or not.
 func (k *Keys) read(encrypted bool) func(store.Step) (json.RawMessage, error) {
 	return func(s store.Step) (json.RawMessage, error) {
-		what, sealed := stepOf(s), encrypted
+		id, sealed, ok := unpack(s.Result)
+		what, closed := stepOf(s), encrypted
 		if s.Kind == store.AsyncStep {
-			_, _, sealed = unpack(s.Result)
-			what = resultOf(store.Job{ID: s.Child, Instance: s.Instance})
+			what, closed = resultOf(store.Job{ID: s.Child, Instance: s.Instance}), ok
 		}
-		if !sealed {
+		if !closed {
 			return s.Result, nil
 		}
-		text, err := k.open(s.Result, what)
+		text, err := k.open(id, sealed, ok, what)
 		if err != nil {
 			return nil, retry.Permanent(fmt.Errorf("%w the result: %w", ErrKey, err))
 		}
@@ -191,6 +225,9 @@ func (k *Keys) seal(id string, text json.RawMessage, what string) json.RawMessag
 
 // unpack returns what seal has packed, and the name of the key; false if it has not.
 func unpack(quoted json.RawMessage) (id string, sealed []byte, ok bool) {
+	if !bytes.HasPrefix(bytes.TrimLeft(quoted, " \t\r\n"), []byte{'"'}) { // nor does it have to be read
+		return "", nil, false
+	}
 	var packed string
 	if json.Unmarshal(quoted, &packed) != nil || !strings.HasPrefix(packed, mark) {
 		return "", nil, false
@@ -203,8 +240,8 @@ func unpack(quoted json.RawMessage) (id string, sealed []byte, ok bool) {
 	return packed[len(mark):colon], sealed, err == nil
 }
 
-func (k *Keys) open(quoted json.RawMessage, what string) (json.RawMessage, error) {
-	id, sealed, ok := unpack(quoted)
+// open decrypts what unpack has returned.
+func (k *Keys) open(id string, sealed []byte, ok bool, what string) (json.RawMessage, error) {
 	aead := k.ciphers[id]
 	switch {
 	case !ok:

@@ -250,6 +250,92 @@ func TestWhatIsEncryptedCanNotBeMoved(t *testing.T) {
 	}
 }
 
+// amend is a hook after the encryption, as one who changes what is not encrypted.
+func amend(id string) worker.EnqueueHook {
+	return func(_ context.Context, r *worker.Request) error {
+		if id == "" {
+			r.Options = nil
+		} else {
+			r.Options = append(r.Options, worker.Metadata(middleware.KeyID, id))
+		}
+		return nil
+	}
+}
+
+func TestMetadataThatNameAnotherKeyThanTheTextBuryTheJob(t *testing.T) {
+	k := keys(t, "new", map[string][]byte{"old": oldKey, "new": newKey})
+	for name, c := range map[string]struct{ id, reason string }{
+		"unknown": {"none of these", `decrypting the payload: it was encrypted with key "new", and the metadata name "none of these"`},
+		"another": {"old", `decrypting the payload: it was encrypted with key "new", and the metadata name "old"`},
+		"none":    {"", `decrypting the payload: it was encrypted with key "new", and the metadata name none`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				called := false
+				job := run(t, []worker.EnqueueHook{k.Encrypt, amend(c.id)}, k.Decrypt, func(context.Context, json.RawMessage) (secret, error) {
+					called = true
+					return secret{"4242"}, nil
+				})
+				if job.State != store.Dead || job.LastError != c.reason || job.Attempt != 1 || called || job.Result != nil {
+					t.Errorf("%s after %d attempts with %s: %s", job.State, job.Attempt, job.Result, job.LastError)
+				}
+				if _, err := k.Open(job); !errors.Is(err, middleware.ErrKey) {
+					t.Errorf("opened: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestWhereItIsRequiredWhatIsNotEncryptedIsBuried(t *testing.T) {
+	k := keys(t, "new", map[string][]byte{"new": newKey})
+	for name, c := range map[string]struct {
+		hooks []worker.EnqueueHook
+		state store.State
+	}{
+		"encrypted": {[]worker.EnqueueHook{k.Encrypt}, store.Done}, "not": {nil, store.Dead},
+		"not, but with a key's name": {[]worker.EnqueueHook{amend("new")}, store.Dead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				called := false
+				job := run(t, c.hooks, k.Require, func(_ context.Context, in secret) (secret, error) {
+					called = in.Card == "4242"
+					return in, nil
+				})
+				if job.State != c.state || called != (c.state == store.Done) || c.state == store.Dead && !strings.HasPrefix(job.LastError, "decrypting the payload: ") {
+					t.Errorf("%s: %s", job.State, job.LastError)
+				}
+				if strings.Contains(string(job.Result), "4242") {
+					t.Errorf("the result is %s", job.Result)
+				}
+			})
+		})
+	}
+}
+
+// run runs a job that the hooks have seen, within the middleware, and returns it as it has ended.
+func run[In any](t *testing.T, hooks []worker.EnqueueHook, mw worker.Middleware, handler func(context.Context, In) (secret, error)) store.Job {
+	t.Helper()
+	st := workertest.Store(t)
+	sup, err := worker.New(st, worker.Config{Middleware: []worker.Middleware{mw}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker.HandleResult(sup, "charge", handler)
+	client := worker.NewClient(st, worker.ClientConfig{Hooks: hooks})
+	id, err := client.Enqueue(t.Context(), "charge", secret{"4242"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	workertest.Start(t, sup)
+	job, err := client.Wait(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
 func TestWhateverIsEncryptedComesBack(t *testing.T) {
 	k := keys(t, "new", map[string][]byte{"new": newKey})
 	rapid.Check(t, func(t *rapid.T) {

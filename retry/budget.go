@@ -7,10 +7,10 @@ import (
 )
 
 // Observer is a policy that wants to hear of attempts that succeed, as Budget does. The runtime tells the policy that a
-// handler was registered with; [Limit], [When] and Budget pass it on to those that they are made of.
+// handler was registered with, or that a step has; [Limit], [When] and Budget pass it on to those that they are made of.
 type Observer interface {
-	// Succeeded is called after each attempt that completed its job, with its number, 1 for the first. It must be safe for
-	// concurrent use.
+	// Succeeded is called after each attempt that completed its job, or try of a step that went well, with its number, 1 for the first.
+	// It must be safe for concurrent use.
 	Succeeded(attempt int)
 }
 
@@ -26,10 +26,11 @@ const (
 // is a good start, it gets at most a tenth more than what is new.
 //
 // It is the one policy with a state: give one Budget to all handlers that need the same dependency, and a new one to others.
-// The throughput is the first attempts, failed or not, that this process has made in the last 10 seconds. What is over the
-// budget is not given up but put off: the delay is p's or longer, but not for the budget's sake longer than two hours. What was
-// not used of the last 10 seconds' budget may go at once. One retry a second is always granted, so that an instance with
-// little to do does not wait for the sake of a share.
+// The throughput is the first attempts that this process has made in the last 10 seconds and that went well or are to be tried
+// again. What is over the budget is not given up but put off: the delay is p's or longer, but not for the budget's sake longer than
+// two hours. What was not used of the last 10 seconds' budget may go at once. One retry a second is always granted, so that an
+// instance with little to do does not wait for the sake of a share. A retry whose error says itself when, see [After], is counted and
+// not put off.
 //
 // A share under zero, or that is no number, is taken as zero. A nil p is taken as Exponential(time.Second, 6*time.Hour).
 func Budget(share float64, p Policy) Policy {

@@ -23,9 +23,10 @@ import (
 
 // site is a process: a supervisor with a tracer of its own.
 type site struct {
-	sup    *worker.Supervisor
-	tracer trace.Tracer
-	out    *tracetest.InMemoryExporter
+	sup      *worker.Supervisor
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+	out      *tracetest.InMemoryExporter
 }
 
 func newSite(t *testing.T, st *store.Store) *site {
@@ -38,7 +39,7 @@ func newSite(t *testing.T, st *store.Store) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{sup, provider.Tracer("app"), out}
+	return &site{sup, provider, provider.Tracer("app"), out}
 }
 
 // named are the spans of a name, in the order of their beginnings.
@@ -191,6 +192,53 @@ func TestATickIsOneSpanThatTheAttemptsOfItsJobAreLinkedTo(t *testing.T) {
 			if n != 2 {
 				t.Errorf("%d attempts are below the tick of %v and linked to it, want 2", n, at)
 			}
+		}
+	})
+}
+
+func TestAJobThatAHandlerEnqueuesIsNoChild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		s := newSite(t, st)
+		tr := tracing.New(tracing.Config{Provider: s.provider})
+		client := worker.NewClient(st, worker.ClientConfig{Hooks: []worker.EnqueueHook{tr.Enqueue}})
+		worker.Handle(s.sup, "order", func(ctx context.Context, _ struct{}) error {
+			_, err := client.Enqueue(ctx, "mail", nil)
+			return errors.Join(err, worker.Do(ctx, "charge", func(ctx context.Context) error {
+				_, err := client.Enqueue(ctx, "mail", nil)
+				return err
+			}))
+		})
+		worker.Handle(s.sup, "mail", func(context.Context, struct{}) error { return nil })
+		if _, err := worker.NewClient(st, worker.ClientConfig{}).Enqueue(t.Context(), "order", nil); err != nil {
+			t.Fatal(err)
+		}
+		workertest.Start(t, s.sup)
+		time.Sleep(time.Minute)
+		orders, steps, created, mails := s.named("process order"), s.named("run step"), s.named("create mail"), s.named("process mail")
+		if len(orders) != 1 || len(steps) != 1 || len(created) != 2 || len(mails) != 2 {
+			t.Fatalf("%d orders with %d steps, %d mails created and %d sent", len(orders), len(steps), len(created), len(mails))
+		}
+		if !slices.ContainsFunc(created, func(c tracetest.SpanStub) bool { return below(c, orders[0]) }) ||
+			!slices.ContainsFunc(created, func(c tracetest.SpanStub) bool { return below(c, steps[0]) }) {
+			t.Error("one mail is not below the attempt, or the other not below the step, that enqueued it")
+		}
+		for _, span := range slices.Concat(created, mails) {
+			a := attributes(span)
+			if _, has := a["stint.parent"]; has {
+				t.Errorf("%s says of a parent: %v", span.Name, a)
+			}
+			if _, has := a["stint.step"]; has {
+				t.Errorf("%s says of a step: %v", span.Name, a)
+			}
+			for _, l := range span.Links {
+				if len(l.Attributes) > 0 {
+					t.Errorf("%s has a link of %v", span.Name, l.Attributes)
+				}
+			}
+		}
+		if len(orders[0].Links)+len(steps[0].Links) > 0 {
+			t.Errorf("the order is linked to %+v, its step to %+v", orders[0].Links, steps[0].Links)
 		}
 	})
 }

@@ -79,9 +79,9 @@ func about(instance, operation string) []attribute.KeyValue {
 // job was made, not that it was accepted, and not how long that took.
 func (t *Tracing) Enqueue(ctx context.Context, r *worker.Request) error {
 	attributes := about(r.Instance, "create")
-	parent, child := worker.JobFrom(ctx)
+	step, child := worker.StepFrom(ctx)
 	if child {
-		step, _ := worker.StepFrom(ctx)
+		parent, _ := worker.JobFrom(ctx)
 		attributes = append(attributes, attribute.String("stint.step", step), attribute.String("stint.parent", parent.ID.String()))
 	}
 	attempt := trace.SpanFromContext(ctx)

@@ -2,12 +2,13 @@ package worker
 
 import (
 	"context"
+	"runtime/debug"
 
 	"github.com/stint-go/stint/store"
 )
 
 // AroundStep is called around a step: see [AroundSteps]. It is to call run, with ctx or one made from it; the step's error is that of
-// run, whatever it does.
+// run, whatever it does: a *PanicError if it recovers from a panic of run's.
 type AroundStep func(ctx context.Context, s store.Step, run func(context.Context) error)
 
 // AroundSteps has f called around each [Step] and [Do] of the attempt that is run, until its result is kept, and around each of which what is
@@ -31,11 +32,18 @@ func AroundSteps(ctx context.Context, f AroundStep) error {
 	return nil
 }
 
-// StepFrom returns the name of the step whose function, or hook, was given ctx.
+// StepFrom returns the name of the step whose function, or hook, was given ctx. What a hook of a [Client] sees is no child, and so has no step,
+// wherever the client was called.
 func StepFrom(ctx context.Context) (name string, ok bool) {
+	if ctx.Value(noChildKey{}) != nil {
+		return "", false
+	}
 	name, ok = ctx.Value(stepKey{}).(string)
 	return name, ok
 }
+
+// noChildKey is under what the context of a client's hooks has a value.
+type noChildKey struct{}
 
 // around calls run within all that is to be called around the step.
 func (s *step) around(ctx context.Context, seen store.Step, run func(context.Context) error) (err error) {
@@ -48,7 +56,13 @@ func (s *step) around(ctx context.Context, seen store.Step, run func(context.Con
 	called := false
 	inner := func(ctx context.Context) error {
 		if !called {
-			called = true
+			called, err = true, ErrGoexit // unless run comes back
+			defer func() {
+				if v := recover(); v != nil {
+					err = &PanicError{Value: v, Stack: debug.Stack()}
+					panic(v)
+				}
+			}()
 			err = run(ctx)
 		}
 		return err

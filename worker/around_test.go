@@ -128,3 +128,35 @@ func TestAStepRunsOnceWhateverIsAroundIt(t *testing.T) {
 		}
 	})
 }
+
+func TestAStepThatPanicsHasFailedWhoeverRecovers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{Middleware: []worker.Middleware{func(next worker.Handler) worker.Handler {
+			return func(ctx context.Context, job store.Job) error {
+				err := worker.AroundSteps(ctx, func(ctx context.Context, _ store.Step, run func(context.Context) error) {
+					defer func() {
+						if v := recover(); v != "oops" {
+							t.Errorf("what is around recovers %v", v)
+						}
+					}()
+					_ = run(ctx)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				return next(ctx, job)
+			}
+		}}})
+		worker.HandleResult(r.sup, "order", func(ctx context.Context, _ none) (int, error) {
+			return worker.Step(ctx, "a", func(context.Context) (int, error) { panic("oops") })
+		}, worker.Retry(limitOne))
+		id := r.enqueue("order", none{})
+		r.start()
+		settle(time.Second)
+		r.wantState(id, store.Dead, 1, "panic: oops")
+		if j := r.job(id); !strings.Contains(j.LastError, "TestAStepThatPanicsHasFailedWhoeverRecovers") {
+			t.Errorf("its stack does not say where that was: %s", j.LastError)
+		}
+		r.stopWell()
+	})
+}

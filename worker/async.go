@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -224,8 +223,8 @@ func (f *Future[T]) replay(index int) (T, error) {
 		if err != nil {
 			return zero, err
 		}
-		if err := json.Unmarshal(kept, &out); err != nil {
-			return zero, refuse(s.name, fmt.Errorf("%w: the child's result: %w", ErrStepChanged, err))
+		if err := decodeKept(kept, "the child's result", &out); err != nil {
+			return zero, refuse(s.name, err)
 		}
 	}
 	s.at.feed.run.events.emit(StepReplayed{Instance: s.instance(), Job: s.job(), Step: s.name})

@@ -16,8 +16,8 @@ import (
 // ClientConfig configures a Client; the zero value is ready for use.
 type ClientConfig struct {
 	// OnEvent, when set, hears of each job that was accepted, as JobEnqueued, on the goroutine that enqueued it and before
-	// Enqueue returns: from several at once. Its panic is logged and does no other harm. It does not hear of a job whose
-	// outcome is not known.
+	// Enqueue returns: from several at once. Its panic is logged and does no other harm; its runtime.Goexit ends that goroutine, as
+	// t.FailNow should. It does not hear of a job whose outcome is not known.
 	OnEvent func(Event)
 	// Hooks see each job before it is encoded, one after the other; nil ones are left out.
 	Hooks []EnqueueHook
@@ -39,7 +39,7 @@ type Client struct {
 
 // NewClient returns a Client that works on a store, which stays the caller's to close.
 func NewClient(st *store.Store, cfg ClientConfig) *Client {
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Logger = harmless(cmp.Or(cfg.Logger, slog.Default()))
 	cfg.Hooks = ownHooks(cfg.Hooks)
 	c := &Client{st: st, cfg: cfg}
 	if st != nil {

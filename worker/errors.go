@@ -53,19 +53,15 @@ func (e *PanicError) Unwrap() error {
 }
 
 // DecodeError is a payload that does not fit the type that the handler takes. It makes the job dead at once: trying again
-// can't help.
+// can't help. Its text, which is the job's LastError, has nothing of the payload in it, which may have been encrypted.
 type DecodeError struct {
 	Instance string
 	Field    string // the path to it, "" when it is the payload as a whole
-	Err      error
+	Want     string // the Go type that it should be
+	Err      error  // of encoding/json, or of a type that decodes itself; its text may quote the payload
 }
 
-func (e *DecodeError) Error() string {
-	if e.Field != "" {
-		return fmt.Sprintf("decoding the payload: field %q: %v", e.Field, e.Err)
-	}
-	return fmt.Sprintf("decoding the payload: %v", e.Err)
-}
+func (e *DecodeError) Error() string { return "decoding the payload: " + misfit(e.Field, e.Want) }
 
 func (e *DecodeError) Unwrap() error { return e.Err }
 

@@ -24,7 +24,7 @@ type JobEnqueued struct {
 // RunStarted: a supervisor runs. It is the first event of a Run.
 type RunStarted struct{ Supervisor *Supervisor }
 
-// RunStopped: everything that the supervisor ran has ended, or was given up. It is the last event of a Run.
+// RunStopped: everything that the supervisor ran has ended, or was given up. It is the last event of a Run, and never dropped.
 type RunStopped struct{ Supervisor *Supervisor }
 
 // JobStarted: a handler is about to be called.

@@ -87,6 +87,31 @@ func TestAListenerThatBlocksHoldsNothingUpAndWhatItMissesIsCounted(t *testing.T)
 	})
 }
 
+func TestTheEndOfARunIsHeardOfHoweverManyEventsWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var all []worker.Event
+		r := newRig(t, worker.Config{OnEvent: func(e worker.Event) { <-release; all = append(all, e) }})
+		worker.Handle(r.sup, "x", returns(nil), worker.Concurrency(50), worker.Retention(0, 1))
+		r.start()
+		r.enqueueMany("x", 4500)
+		settle(time.Second)
+		r.stop()
+		synctest.Wait()
+		close(release)
+		if err := <-r.ran; err != nil {
+			t.Error(err)
+		}
+		n := len(all)
+		if d, ok := all[n-2].(worker.EventsDropped); !ok || d.Count == 0 {
+			t.Errorf("the last but one is %+v, want those that were dropped", all[n-2])
+		}
+		if last, ok := all[n-1].(worker.RunStopped); !ok || last.Supervisor != r.sup {
+			t.Errorf("the last is %+v, want the end of the run", all[n-1])
+		}
+	})
+}
+
 func TestAListenerThatPanicsOrExitsMissesNothingElse(t *testing.T) {
 	for name, bad := range map[string]func(){"panics": func() { panic("oops") }, "exits": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {

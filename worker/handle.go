@@ -1,13 +1,10 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 	"time"
 
 	"github.com/stint-go/stint/retry"
@@ -103,7 +100,11 @@ func Retry(p retry.Policy) AttemptOption {
 			r.observer, _ = p.(retry.Observer)
 			return check()
 		},
-		func(s *stepOptions) error { s.policy = p; return check() },
+		func(s *stepOptions) error {
+			s.policy = p
+			s.observer, _ = p.(retry.Observer)
+			return check()
+		},
 	}
 }
 
@@ -234,52 +235,6 @@ func (s *Supervisor) registerLocked(instance string, h Handler, opts []HandleOpt
 	}
 	s.registered = append(s.registered, r)
 	return errors.Join(errs...)
-}
-
-func decode[In any](job store.Job) (in In, err error) {
-	switch p := any(&in).(type) {
-	case *struct{}:
-		return in, nil
-	case *json.RawMessage:
-		*p = job.Payload
-		return in, nil
-	}
-	if err := json.Unmarshal(job.Payload, &in); err != nil {
-		field := ""
-		if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			field = te.Field
-		}
-		if field == "" {
-			field = culprit(job.Payload, reflect.TypeFor[In]())
-		}
-		return in, retry.Permanent(&DecodeError{Instance: job.Instance, Field: field, Err: err})
-	}
-	return in, nil
-}
-
-// culprit finds the field that does not decode, for types that decode themselves and say nothing of where they stand: "" if it is
-// none of a struct's.
-func culprit(payload []byte, t reflect.Type) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	var parts map[string]json.RawMessage
-	if t.Kind() != reflect.Struct || json.Unmarshal(payload, &parts) != nil {
-		return ""
-	}
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		name = cmp.Or(name, f.Name)
-		for part, text := range parts {
-			if f.IsExported() && strings.EqualFold(part, name) && json.Unmarshal(text, reflect.New(f.Type).Interface()) != nil {
-				if inner := culprit(text, f.Type); inner != "" {
-					return name + "." + inner
-				}
-				return name
-			}
-		}
-	}
-	return ""
 }
 
 // keepResult notes the result for the finish of the attempt.

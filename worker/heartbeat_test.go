@@ -392,8 +392,8 @@ func TestAPayloadThatDoesNotDecodeIsDeadAtOnceAndTheReasonNamesTheField(t *testi
 		whole := r.enqueue("x", json.RawMessage(`[1]`))
 		good := r.enqueue("x", json.RawMessage(`{"Size":{"Width":3}}`))
 		settle(time.Second)
-		r.wantState(bad, store.Dead, 1, `decoding the payload: field "Size.Width": json: cannot unmarshal string`)
-		r.wantState(whole, store.Dead, 1, `decoding the payload: json: cannot unmarshal array`)
+		r.wantState(bad, store.Dead, 1, `decoding the payload: field "Size.Width" is no int`)
+		r.wantState(whole, store.Dead, 1, `decoding the payload: it is no worker_test.in`)
 		r.wantState(good, store.Done, 1, "")
 		if len(got) != 1 || got[0].Size.Width != 3 {
 			t.Errorf("handled %+v, want the good one", got)

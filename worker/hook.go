@@ -45,7 +45,7 @@ func hooked(ctx context.Context, hooks []EnqueueHook, r Request) (Request, error
 // prepare makes a job of a request, once the hooks have seen it, and returns the instance that it is for.
 func (c *Client) prepare(ctx context.Context, r Request) (instance string, job store.NewJob, err error) {
 	if len(c.cfg.Hooks) > 0 { // so that the request stays on the stack without
-		if r, err = hooked(ctx, c.cfg.Hooks, r); err != nil {
+		if r, err = hooked(context.WithValue(ctx, noChildKey{}, true), c.cfg.Hooks, r); err != nil {
 			return r.Instance, store.NewJob{}, err
 		}
 	}

@@ -3,6 +3,8 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"math"
 	"runtime"
 	"strings"
@@ -39,6 +41,76 @@ func TestAnErrorWhoseMethodsPanicFailsTheAttemptAlone(t *testing.T) {
 		if j := r.job(good); j.State != store.Done {
 			t.Errorf("the other is %s", j.State)
 		}
+	})
+}
+
+// odd is an error whose methods do as they like.
+type odd struct{ text, as func() }
+
+func (e odd) Error() string { e.text(); return "odd" }
+func (e odd) As(any) bool   { e.as(); return false }
+
+func TestAnErrorWhoseMethodsExitOrPanicCostsNoWorker(t *testing.T) {
+	well := func() {}
+	for name, e := range map[string]error{
+		"Error exits": odd{runtime.Goexit, well}, "As exits": odd{well, runtime.Goexit}, "As panics": odd{well, func() { panic("oops") }},
+		"As panics with one that exits": odd{well, func() { panic(odd{runtime.Goexit, runtime.Goexit}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{})
+				worker.Handle(r.sup, "x", func(_ context.Context, good bool) error {
+					if good {
+						return nil
+					}
+					return e
+				}, worker.Concurrency(1), worker.Retry(limitOne))
+				r.start()
+				bad := r.enqueue("x", false)
+				settle(time.Second)
+				good := r.enqueue("x", true)
+				settle(time.Second)
+				if j := r.job(bad); j.State != store.Dead || j.LastError == "" {
+					t.Errorf("it is %s with %q", j.State, j.LastError)
+				}
+				r.wantState(good, store.Done, 1, "")
+				r.stopWell()
+			})
+		})
+	}
+}
+
+// rude is a logger's handler that panics.
+type rude struct{}
+
+func (rude) Enabled(context.Context, slog.Level) bool  { return true }
+func (rude) Handle(context.Context, slog.Record) error { panic("no room") }
+func (rude) WithAttrs([]slog.Attr) slog.Handler        { panic("no attributes") }
+func (rude) WithGroup(string) slog.Handler             { panic("no groups") }
+
+func TestALoggerThatPanicsEndsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{Logger: slog.New(rude{}), OnEvent: func(worker.Event) { panic("the listener") }})
+		worker.Handle(r.sup, "x", func(ctx context.Context, good bool) error {
+			if good {
+				worker.Logger(ctx).WithGroup("a").Info("well")
+				return nil
+			}
+			panic("the handler")
+		}, worker.Concurrency(1), worker.Retry(limitOne))
+		r.start()
+		bad := r.enqueue("x", false)
+		settle(time.Second)
+		r.fault.Unplug() // which is said by a line
+		settle(10 * time.Second)
+		r.fault.Plug()
+		settle(10 * time.Second)
+		c := worker.NewClient(r.st, worker.ClientConfig{Logger: slog.New(rude{}), OnEvent: func(worker.Event) { panic("another") }})
+		good := r.accepts(c, "x", true)
+		settle(time.Second)
+		r.wantState(bad, store.Dead, 1, "panic: the handler")
+		r.wantState(good, store.Done, 1, "")
+		r.stopWell()
 	})
 }
 
@@ -119,6 +191,60 @@ func TestTheFieldThatDoesNotDecodeIsNamedForTypesThatDecodeThemselves(t *testing
 				t.Errorf("%s is %s with %q, which should name %s", text, j.State, j.LastError, field)
 			}
 		}
+	})
+}
+
+func TestNothingOfWhatDoesNotDecodeIsInAJobsLastError(t *testing.T) {
+	type in struct {
+		Card  int
+		When  time.Time
+		Order uuid.UUID
+		Parts []struct{ Price uint8 }
+		By    map[string]bool
+	}
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "x", func(context.Context, in) error { return nil })
+		worker.HandleResult(r.sup, "kid", func(context.Context, none) (json.RawMessage, error) { return json.RawMessage(`{"Card":4242.5}`), nil })
+		worker.Handle(r.sup, "step", func(ctx context.Context, _ none) error {
+			if j, _ := worker.JobFrom(ctx); j.Attempt == 1 {
+				_, err := worker.Step(ctx, "a", func(context.Context) (any, error) { return map[string]any{"When": "4242"}, nil })
+				return errors.Join(err, errBoom)
+			}
+			_, err := worker.Step(ctx, "a", func(context.Context) (in, error) { return in{}, nil })
+			return err
+		}, at1s)
+		worker.Handle(r.sup, "parent", func(ctx context.Context, _ none) error {
+			f, err := worker.Async[in](ctx, "kid", "kid", none{})
+			if err != nil {
+				return err
+			}
+			_, err = f.Wait(ctx)
+			return err
+		})
+		r.start()
+		wants := map[uuid.UUID]string{
+			r.enqueue("step", none{}):   `step "a": what is kept of the step does not fit: its result: field "When" is no time.Time`,
+			r.enqueue("parent", none{}): `step "kid": what is kept of the step does not fit: the child's result: field "Card" is no int`,
+		}
+		for text, want := range map[string]string{
+			`{"Card":4242.5}`:            `field "Card" is no int`,
+			`{"When":"4242"}`:            `field "When" is no time.Time`,
+			`{"Order":"4242"}`:           `field "Order" is no uuid.UUID`,
+			`{"Parts":[{"Price":4242}]}`: `field "Parts.Price" is no uint8`,
+			`{"By":{"4242":"4242"}}`:     `field "By" is no bool`,
+			`"4242"`:                     `it is no worker_test.in`,
+			`[4242]`:                     `it is no worker_test.in`,
+		} {
+			wants[r.enqueue("x", json.RawMessage(text))] = "decoding the payload: " + want
+		}
+		settle(time.Minute)
+		for id, want := range wants {
+			if j := r.job(id); j.State != store.Dead || j.LastError != want {
+				t.Errorf("it is %s with %q, want dead and %q", j.State, j.LastError, want)
+			}
+		}
+		r.stopWell()
 	})
 }
 

@@ -33,6 +33,22 @@ type verdict struct {
 	err   error  // what the handler returned, and that it timed out
 }
 
+// judged is judge, whatever the methods of an error do, which are the user's code as well: where they panic, or end their goroutine, that
+// is what the handler has failed with, and is returned in place of err.
+func judged(r *registration, job *store.Job, err, cause error) (v verdict, _ error) {
+	if err == nil {
+		return judge(r, job, nil, cause), nil
+	}
+	for range 3 { // the error, its panic, and the Goexit of what it panics with
+		broken := guard(func() error { v = judge(r, job, err, cause); return nil })
+		if broken == nil {
+			return v, err
+		}
+		err = broken
+	}
+	return verdict{verb: store.Bury, text: "what it failed with can't be read", err: ErrGoexit}, ErrGoexit
+}
+
 // judge reads what a handler returned, and why its context had ended before, nil if it had not.
 func judge(r *registration, job *store.Job, err, cause error) verdict {
 	if err == nil {
@@ -67,15 +83,20 @@ func judge(r *registration, job *store.Job, err, cause error) verdict {
 			return verdict{verb: store.Bury, text: text, err: err}
 		}
 	}
+	if job.MaxAttempts > 0 && job.Attempt >= job.MaxAttempts { // the policy is not asked: a Budget counts what it grants
+		return verdict{verb: store.Bury, text: text, err: err}
+	}
 	delay, again, broken := next(r.policy, job.Attempt, err)
 	if broken != nil {
 		text = fmt.Sprintf("%s (the retry policy failed, the default one stood in: %v)", text, broken)
 	}
-	if !again || job.MaxAttempts > 0 && job.Attempt >= job.MaxAttempts {
+	if !again {
 		return verdict{verb: store.Bury, text: text, err: err}
 	}
-	if d, ok := retry.Delay(err); ok && !isPanic {
-		return verdict{store.Retry, max(d, 0), text, err}
+	if !isPanic {
+		if d, ok := retry.Delay(err); ok {
+			return verdict{store.Retry, max(d, 0), text, err}
+		}
 	}
 	return verdict{store.Retry, spread(delay), text, err}
 }
@@ -95,6 +116,16 @@ func next(p retry.Policy, attempt int, err error) (delay time.Duration, again bo
 		delay, again = defaultPolicy().Next(attempt, err)
 	}
 	return max(delay, 0), again, broken
+}
+
+// succeeded tells a policy, if it wants to hear of it, that what it is asked about has gone well.
+func (a *attempt) succeeded(o retry.Observer, attempt int) {
+	if o == nil {
+		return
+	}
+	if broken := guard(func() error { o.Succeeded(attempt); return nil }); broken != nil {
+		a.log().Error("the retry policy failed when it was told of a success", "err", broken)
+	}
 }
 
 // spread draws from the upper half of d.

@@ -393,3 +393,47 @@ func TestAPolicyHearsOfSuccessesAndDoesNoHarmByFailing(t *testing.T) {
 		}
 	})
 }
+
+// asked is a policy that counts how often it is asked, and told of a success.
+type asked struct{ next, succeeded int }
+
+func (p *asked) Next(int, error) (time.Duration, bool) { p.next++; return time.Second, true }
+func (p *asked) Succeeded(int)                         { p.succeeded++ }
+
+func TestAPolicyIsAskedOnlyForRetriesThatThereMayBe(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, p := newRig(t, worker.Config{}), &asked{}
+		worker.Handle(r.sup, "x", returns(errBoom), worker.Retry(p))
+		r.start()
+		id := r.enqueue("x", nil, func(j *store.NewJob) { j.MaxAttempts = 3 })
+		settle(time.Minute)
+		r.wantState(id, store.Dead, 3, "boom")
+		if p.next != 2 || p.succeeded != 0 {
+			t.Errorf("it was asked %d times and told of %d successes, want 2 and none", p.next, p.succeeded)
+		}
+		r.stopWell()
+	})
+}
+
+func TestThePolicyOfAStepHearsOfItsSuccess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, p := newRig(t, worker.Config{}), &asked{}
+		tries := 0
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			return worker.Do(ctx, "a", func(context.Context) error {
+				if tries++; tries < 3 {
+					return errBoom
+				}
+				return nil
+			}, worker.Retry(retry.Limit(5, p)))
+		})
+		r.start()
+		id := r.enqueue("x", nil)
+		settle(time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if p.next != 2 || p.succeeded != 1 {
+			t.Errorf("it was asked %d times and told of %d successes, want 2 and 1", p.next, p.succeeded)
+		}
+		r.stopWell()
+	})
+}

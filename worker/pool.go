@@ -123,12 +123,7 @@ func (s *slot) finish(at *attempt, err error) bool {
 	if !ok {
 		return false
 	}
-	var v verdict
-	look := func() error { v = judge(at.feed.reg, &at.lease.Job, err, cause); return nil }
-	if broken := catch(look); broken != nil { // an error is the user's code as well: its methods may panic
-		err = broken
-		_ = look()
-	}
+	v, err := judged(at.feed.reg, &at.lease.Job, err, cause)
 	if at.wait != nil { // whatever the handler made of it
 		v = verdict{verb: store.Park, err: err}
 		at.finish.Wait = *at.wait
@@ -136,10 +131,8 @@ func (s *slot) finish(at *attempt, err error) bool {
 	at.finish.Verb, at.finish.Delay, at.finish.Error = v.verb, v.delay, v.text
 	at.outcome, at.err = outcomeOf(v.verb), v.err
 	logPanic(at, err)
-	if o := at.feed.reg.observer; o != nil && v.verb == store.Complete {
-		if broken := guard(func() error { o.Succeeded(at.lease.Job.Attempt); return nil }); broken != nil {
-			at.log().Error("the retry policy failed when it was told of a success", "err", broken)
-		}
+	if v.verb == store.Complete {
+		at.succeeded(at.feed.reg.observer, at.lease.Job.Attempt)
 	}
 	at.feed.turns.Add(turn{s, at})
 	at.feed.relieve() // an end must not wait behind looks for jobs

@@ -133,8 +133,7 @@ func (r *process) stop() error {
 	}
 	stuck := r.abandon()
 	unsettled := r.join()
-	r.events.emit(RunStopped{r.sup})
-	return errors.Join(stuck, unsettled, r.events.close(r.cfg.GraceTimeout))
+	return errors.Join(stuck, unsettled, r.events.close(RunStopped{r.sup}, r.cfg.GraceTimeout))
 }
 
 // patience is the time that a stop may take. One of its parts may be as good as for ever.

@@ -160,3 +160,38 @@ func TestACallOfTheClientReturnsWithItsContextThoughTheServerIsFrozen(t *testing
 		t.Fatal(err)
 	}
 }
+
+func TestASupervisorIsReadyWhileAFullServerRefusesItsTicks(t *testing.T) {
+	server := redistest.Start(t)
+	failed := make(chan worker.LoopFailed, 100)
+	r := realRig(t, server, worker.Config{OnEvent: func(e worker.Event) {
+		if e, ok := e.(worker.LoopFailed); ok {
+			failed <- e
+		}
+	}})
+	f, starts := startTimes(nothing)
+	worker.Handle(r.sup, "x", f)
+	worker.Handle(r.sup, "ticks", returns(nil))
+	tick := each(time.Second)
+	tick.Instance = "ticks"
+	r.sup.Schedule(tick)
+	ctx, client := t.Context(), server.Client(t)
+	must(t, r.st.Pause(ctx, "x"))
+	r.enqueue("x", nil)
+	r.start()
+	for end := time.Now().Add(30 * time.Second); !r.sup.Status().Reachable && time.Now().Before(end); {
+		time.Sleep(time.Millisecond) // Redis has not answered all loops yet
+	}
+	must(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+	if e := within(t, failed); e.Loop != "cron" || e.Instance != "ticks" || !errors.Is(e.Err, store.ErrServer) {
+		t.Errorf("%+v, want that of the ticks that are refused", e)
+	}
+	if st := r.sup.Status(); !st.Reachable {
+		t.Errorf("%+v, want a server that is within reach", st)
+	}
+	must(t, r.st.Resume(ctx, "x"))
+	within(t, starts)
+	if err := r.stopped(); err != nil {
+		t.Errorf("Run returned %v, want nil", err)
+	}
+}

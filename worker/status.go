@@ -11,17 +11,17 @@ type Phase string
 
 // The phases in their order.
 const (
-	Idle     Phase = "idle"     // Run has not been called, or has refused
+	Idle     Phase = "idle"     // Run has not been called
 	Running  Phase = "running"  // jobs are claimed
 	Draining Phase = "draining" // Run's context has ended; what runs is finished
-	Stopped  Phase = "stopped"  // Run has returned, or is about to
+	Stopped  Phase = "stopped"  // Run has returned, at once if it has refused, or is about to
 )
 
 // Status is a moment of a supervisor.
 type Status struct {
 	Phase Phase
 	// Reachable: Redis has answered since Run began, and nothing has failed for the want of it since it last did. A connection
-	// that dies in silence shows after some 10 s.
+	// that dies in silence shows after some 10 s. A Redis that refuses ticks or children, as a full one does, is within reach.
 	Reachable bool
 	// Behind is for how long the loop that lags most, which Loop names, has been at one pass or late for one: a call to Redis
 	// that is not answered, or a loop that has come to a halt.

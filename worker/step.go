@@ -29,8 +29,9 @@ type stepOption func(*stepOptions) error
 func (o stepOption) applyStep(s *stepOptions) error { return o(s) }
 
 type stepOptions struct {
-	policy    retry.Policy  // nil: once
-	timeout   time.Duration // 0: none
+	policy    retry.Policy   // nil: once
+	observer  retry.Observer // the policy, if it wants to hear of successes
+	timeout   time.Duration  // 0: none
 	recompute bool
 }
 
@@ -231,8 +232,8 @@ func (s *step) replay(kind store.StepKind, out any) error {
 		return err
 	}
 	if kept != nil {
-		if err := json.Unmarshal(kept, out); err != nil {
-			return refuse(s.name, fmt.Errorf("%w: its result: %w", ErrStepChanged, err))
+		if err := decodeKept(kept, "its result", out); err != nil {
+			return refuse(s.name, err)
 		}
 	}
 	s.at.feed.run.events.emit(StepReplayed{Instance: s.instance(), Job: s.job(), Step: s.name})
@@ -267,7 +268,11 @@ func (s *step) run(ctx context.Context, o stepOptions, fn func(context.Context) 
 	ctx = &stepContext{ctx, s.name}
 	for try := 1; ; try++ {
 		err := s.try(ctx, o.timeout, fn)
-		if err == nil || o.policy == nil || retry.IsPermanent(err) || context.Cause(ctx) != nil {
+		if err == nil {
+			s.at.succeeded(o.observer, try)
+			return nil
+		}
+		if o.policy == nil || retry.IsPermanent(err) || context.Cause(ctx) != nil {
 			return err
 		}
 		if _, snoozed := SnoozeDelay(err); snoozed {

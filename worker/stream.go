@@ -22,7 +22,8 @@ type stream struct {
 	ring    [maxEvents]Event
 	first   int // the oldest in the ring
 	count   int
-	dropped int // since the newest in the ring
+	dropped int   // since the newest in the ring
+	last    Event // it has a place of its own, so that it is never dropped; nil before close, and when it has been taken
 	closed  bool
 
 	// The listener's goroutine only.
@@ -91,7 +92,7 @@ func (s *stream) call(e Event) (err error) {
 	return nil
 }
 
-// take waits for events and takes some; none when there will be none.
+// take waits for events and takes some; none when the last has been taken.
 func (s *stream) take() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,9 +106,14 @@ func (s *stream) take() int {
 		s.first = (s.first + 1) % maxEvents
 		s.count--
 	}
-	if n == 0 && s.dropped > 0 {
+	switch {
+	case n > 0 || s.closed && s.last == nil:
+	case s.dropped > 0:
 		s.batch[0], n = EventsDropped{s.dropped}, 1
 		s.dropped = 0
+	default:
+		s.batch[0], n = s.last, 1
+		s.last = nil
 	}
 	return n
 }
@@ -125,13 +131,13 @@ func (s *stream) complain(err error) {
 	s.log.Error("the listener to events fails; it goes on with the next event, this is said once", attrs...)
 }
 
-// close delivers what is queued and ends the listener's goroutine. It waits no longer than the patience.
-func (s *stream) close(patience time.Duration) error {
+// close delivers what is queued, and then the last event, and ends the listener's goroutine. It waits no longer than the patience.
+func (s *stream) close(last Event, patience time.Duration) error {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
-	s.closed = true
+	s.last, s.closed = last, true
 	s.ready.Signal()
 	s.mu.Unlock()
 	timer := time.NewTimer(patience)

@@ -35,7 +35,7 @@ type Config struct {
 	// DrainTimeout is for how long handlers go on undisturbed when Run's context has ended, by default 20 s. GraceTimeout is for
 	// how long they may take to return after their own context has ended then, by default 5 s.
 	DrainTimeout, GraceTimeout time.Duration
-	// Logger gets the lines of the supervisor and of Logger(ctx); by default slog.Default().
+	// Logger gets the lines of the supervisor and of Logger(ctx); by default slog.Default(). A line with which its handler panics is lost.
 	Logger *slog.Logger
 	// OnEvent, when set, hears of everything: see Event.
 	OnEvent func(Event)
@@ -104,7 +104,7 @@ func New(st *store.Store, cfg Config) (*Supervisor, error) {
 	cfg.Lease = cmp.Or(cfg.Lease, DefaultLease)
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, DefaultDrainTimeout)
 	cfg.GraceTimeout = cmp.Or(cfg.GraceTimeout, DefaultGraceTimeout)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Logger = harmless(cmp.Or(cfg.Logger, slog.Default()))
 	cfg.Hooks = ownHooks(cfg.Hooks)
 	cfg.Pools = slices.Clone(cfg.Pools)
 	if cfg.Now == nil {
@@ -160,11 +160,12 @@ func (s *Supervisor) begin() ([]*registration, error) {
 		return nil, ErrRan
 	}
 	s.ran = true
-	if len(s.problems) > 0 {
-		return nil, errors.Join(s.problems...)
+	problems := errors.Join(s.problems...)
+	if problems == nil && len(s.registered) == 0 && len(s.entries) == 0 {
+		problems = ErrNoHandler
 	}
-	if len(s.registered) == 0 && len(s.entries) == 0 {
-		return nil, ErrNoHandler
+	if problems != nil {
+		s.phase = Stopped // there will be no other Run
 	}
-	return s.registered, nil
+	return s.registered, problems
 }
