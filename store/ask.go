@@ -21,12 +21,14 @@ type ask struct {
 // order. Where foreign keys are in the way of some it returns their *KeyErrors, joined, and has handed over the others; any other error
 // ends it.
 func (s *Store) runAll(ctx context.Context, sc script, asks []ask, take func(i int, reply []any)) error {
+	sent := s.pipe(ctx, sc, asks)
 	var spoilt error
-	for i, cmd := range s.pipe(ctx, sc, asks) {
-		reply, err := cmd.Slice()
-		if redis.IsTryAgainError(err) { // its slot is on its way; alone it is asked again until that is over
-			reply, err = s.run(ctx, sc, asks[i].keys, asks[i].args...)
-		} else if err == nil {
+	for i, a := range asks {
+		var reply []any
+		var err error
+		if sent == nil || redis.IsTryAgainError(sent[i].Err()) { // its slot is on its way; alone it is asked again until that is over
+			reply, err = s.run(ctx, sc, a.keys, a.args...)
+		} else if reply, err = sent[i].Slice(); err == nil {
 			reply, err = decoded(reply)
 		}
 		switch {
@@ -42,14 +44,14 @@ func (s *Store) runAll(ctx context.Context, sc script, asks []ask, take func(i i
 }
 
 // pipe sends the asks. A pipeline does not load a script that the server does not know yet, as a call alone does: those that were refused
-// for that are sent once more, with the script.
+// for that are sent once more, with the script. It sends none to the embedded server, whose connections have no room for what nobody reads
+// yet: both ends of a long pipeline would wait for each other. Nor is it far.
 func (s *Store) pipe(ctx context.Context, sc script, asks []ask) []*redis.Cmd {
-	lua := sc.real
 	if s.embedded != nil {
-		lua = sc.embedded
+		return nil
 	}
 	sent := make([]*redis.Cmd, len(asks))
-	for _, call := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{lua.EvalSha, lua.Eval} {
+	for _, call := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{sc.real.EvalSha, sc.real.Eval} {
 		pipe := s.rdb.Pipeline()
 		for i, a := range asks {
 			if sent[i] == nil || redis.HasErrorPrefix(sent[i].Err(), "NOSCRIPT") {

