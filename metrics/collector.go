@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,6 +18,7 @@ type Collector struct {
 	jobs   *jobs
 	depths *depths
 	build  prometheus.Metric
+	began  time.Time
 
 	mu          sync.Mutex
 	supervisors map[*worker.Supervisor]struct{} // those that run
@@ -27,15 +29,17 @@ var (
 		"Workers of this process. A pool that instances share has its name and no instance, that of one handler an instance and no name.",
 		[]string{"pool", byInstance, "state"}, nil)
 	descBuild = prometheus.NewDesc("stint_build_info", "Always 1; the versions are in its labels.", []string{"version", "goversion"}, nil)
+	descBegan = prometheus.NewDesc("stint_start_time_seconds", "When the process began to count, in seconds since 1970: another value is another process.", nil, nil)
 )
 
 // New returns a Collector, to be registered once. With a nil store it has nothing to say of what is in it.
 func New(st *store.Store) *Collector {
-	d := newDepths(st)
+	d := &depths{st: st}
 	return &Collector{
 		jobs:        newJobs(&d.asked),
 		depths:      d,
 		build:       prometheus.MustNewConstMetric(descBuild, prometheus.GaugeValue, 1, version(), runtime.Version()),
+		began:       time.Now(),
 		supervisors: map[*worker.Supervisor]struct{}{},
 	}
 }
@@ -78,18 +82,20 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	c.depths.describe(out)
 	out <- descWorkers
 	out <- descBuild
+	out <- descBegan
 }
 
 // Collect is for the registry. It takes no longer than 3 seconds, whatever Redis does.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	found := c.depths.get()
 	served := c.workers(out)
-	if found.err == nil && found.asked {
-		c.jobs.hide(found.question, func(instance string) bool { return served[instance] || found.has(instance) })
+	if found.there != nil {
+		c.jobs.hide(found.question, func(instance string) bool { return served[instance] || found.there[instance] })
 	}
 	c.jobs.collect(out)
 	found.collect(out)
 	out <- c.build
+	send(out, descBegan, float64(c.began.UnixMilli())/1000)
 }
 
 // workers tells of the supervisors that run, and returns the instances that they serve.
@@ -117,8 +123,8 @@ func (c *Collector) workers(out chan<- prometheus.Metric) map[string]bool {
 		}
 	}
 	for n, k := range pools {
-		out <- prometheus.MustNewConstMetric(descWorkers, prometheus.GaugeValue, float64(k.busy), n.pool, n.instance, "busy")
-		out <- prometheus.MustNewConstMetric(descWorkers, prometheus.GaugeValue, float64(k.idle), n.pool, n.instance, "idle")
+		send(out, descWorkers, float64(k.busy), n.pool, n.instance, "busy")
+		send(out, descWorkers, float64(k.idle), n.pool, n.instance, "idle")
 	}
 	return served
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +81,7 @@ func wants(t *testing.T, got map[string]float64, want map[string]float64) {
 
 // process is a supervisor with its clients and its collector, as a process has them.
 type process struct {
+	st     *store.Store
 	col    *metrics.Collector
 	sup    *worker.Supervisor
 	client *worker.Client
@@ -87,7 +90,7 @@ type process struct {
 
 func newProcess(t *testing.T, st *store.Store, cfg worker.Config) *process {
 	t.Helper()
-	p := &process{col: metrics.New(st)}
+	p := &process{st: st, col: metrics.New(st)}
 	cfg.OnEvent = p.col.Observe
 	var err error
 	if p.sup, err = worker.New(st, cfg); err != nil {
@@ -198,20 +201,121 @@ func TestSeveralSupervisorsOfAProcessShareACollector(t *testing.T) {
 	})
 }
 
-func TestCallsTellRefusalsFromSilenceAndFromAnswers(t *testing.T) {
+func TestCallsTellTheReasonsOfFailuresFromEachOtherAndFromAnswers(t *testing.T) {
 	calls := &metrics.Calls{}
 	reg := registry(t, calls)
+	few := &store.ReplicasError{Acknowledged: 0, Wanted: 1}
 	for _, err := range []error{
 		nil, store.ErrNotFound, fmt.Errorf("reading a job: %w", store.ErrTerminal), context.Canceled,
-		store.ErrServer, &store.KeyError{}, errors.New("EOF"), context.DeadlineExceeded,
+		store.ErrServer, &store.KeyError{}, errors.Join(&store.KeyError{}, &store.KeyError{}), fmt.Errorf("enqueuing: %w", few),
+		errors.New("EOF"), context.DeadlineExceeded,
 	} {
 		calls.Observe("reading a job", time.Millisecond, err)
 	}
 	wants(t, scrape(t, reg), map[string]float64{
-		"stint_store_call_seconds{op=reading a job}":                   8,
-		"stint_store_errors_total{op=reading a job,reason=refused}":    2,
-		"stint_store_errors_total{op=reading a job,reason=unanswered}": 2,
+		"stint_store_call_seconds{op=reading a job}":                    10,
+		"stint_store_errors_total{op=reading a job,reason=refused}":     1,
+		"stint_store_errors_total{op=reading a job,reason=foreign_key}": 2,
+		"stint_store_errors_total{op=reading a job,reason=replicas}":    1,
+		"stint_store_errors_total{op=reading a job,reason=unanswered}":  2,
 	})
+}
+
+// loopNames finds the loops whose outages are told.
+var loopNames = regexp.MustCompile(`loop\.Name\{Loop: "([^"]+)"`)
+
+func TestWhatCountsFailuresIsThereBeforeTheFirst(t *testing.T) {
+	calls := &metrics.Calls{}
+	calls.Observe("enqueuing", time.Millisecond, nil)
+	got := scrape(t, registry(t, metrics.New(nil), calls))
+	for _, reason := range []string{"refused", "foreign_key", "replicas", "unanswered"} {
+		if _, there := got["stint_store_errors_total{op=enqueuing,reason="+reason+"}"]; !there {
+			t.Errorf("there is no count of what is %s", reason)
+		}
+	}
+	files, err := filepath.Glob("../worker/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	found := 0
+	for _, file := range files {
+		for _, m := range loopNames.FindAllStringSubmatch(read(t, file), -1) {
+			if m[1] == "endings" { // a client's, which tells of no outage
+				continue
+			}
+			found++
+			if _, there := got["stint_outages_total{loop="+m[1]+"}"]; !there {
+				t.Errorf("there is no count of the outages of %q", m[1])
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("only %d loops", found)
+	}
+}
+
+func TestALabelThatIsNoTextTakesNothingElseWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		p := newProcess(t, st, worker.Config{Pools: []worker.Pool{{Name: "\xff"}}})
+		worker.Handle(p.sup, "mail", func(context.Context, none) error { return nil }, worker.In("\xff", 1))
+		workertest.Start(t, p.sup)
+		if _, err := p.client.Enqueue(t.Context(), "mail", nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Runtime().Client().SAdd(t.Context(), "stint:instances", "\xff\xfe").Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		wants(t, scrape(t, p.reg), map[string]float64{
+			"stint_store_up{}": 1, "stint_jobs{state=done,stint_instance=mail}": 1, "stint_jobs_claimed_total{stint_instance=mail}": 1,
+		})
+	})
+}
+
+func TestAProcessThatBeginsAnewTellsAnotherTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const began = "stint_start_time_seconds{}"
+		now := float64(time.Now().UnixMilli()) / 1000
+		reg := registry(t, metrics.New(nil))
+		time.Sleep(time.Minute)
+		wants(t, scrape(t, reg), map[string]float64{began: now})
+		wants(t, scrape(t, registry(t, metrics.New(nil))), map[string]float64{began: now + 60})
+	})
+}
+
+// Where each instance that goes is looked for among all, an event takes half a minute; it takes a few milliseconds at most.
+func TestThousandsOfInstancesThatGoAtOnceHoldUpNobodyWhoCounts(t *testing.T) {
+	col := metrics.New(workertest.Store(t))
+	const n = 5000
+	for i := range n {
+		col.Observe(worker.JobEnqueued{Instance: fmt.Sprint("tenant", i)})
+	}
+	reg := registry(t, col)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := reg.Gather(); err != nil {
+			t.Error(err)
+		}
+	}()
+	slowest := time.Duration(0)
+	for gone := false; !gone; {
+		select {
+		case <-done:
+			gone = true
+		default:
+		}
+		began := time.Now()
+		col.Observe(worker.JobEnqueued{Instance: "busy"})
+		slowest = max(slowest, time.Since(began))
+	}
+	if slowest > 2*time.Second {
+		t.Errorf("an event took %v", slowest)
+	}
+	if got := len(scrape(t, reg)); got > 1000 {
+		t.Errorf("%d series are left", got)
+	}
 }
 
 func TestEveryEventIsCounted(t *testing.T) {

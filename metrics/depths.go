@@ -2,7 +2,8 @@ package metrics
 
 import (
 	"context"
-	"errors"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ const (
 	fresh    = time.Second      // for so long an answer serves all who scrape
 	patience = 3 * time.Second  // how long a scrape waits for one
 	giveUp   = 30 * time.Second // when a question that is not answered is taken back
+	stale    = time.Minute      // for so long the last one serves those who have waited in vain
 )
 
 var (
@@ -27,14 +29,14 @@ var (
 	descServing = prometheus.NewDesc("stint_live_workers", "Workers of all live processes that serve the instance, those that it shares included.", []string{byInstance}, nil)
 	descLive    = prometheus.NewDesc("stint_live_processes", "Processes that are alive.", nil, nil)
 	descOverdue = prometheus.NewDesc("stint_cron_overdue_seconds", "For how long the earliest tick of the instance's entries that is on no record has been due.", []string{byInstance}, nil)
-	descUp      = prometheus.NewDesc("stint_store_up", "1 if the store has told all that was asked.", nil, nil)
+	descUp      = prometheus.NewDesc("stint_store_up", "1 if the store answers.", nil, nil)
+	descSpoilt  = prometheus.NewDesc("stint_store_spoilt", "Keys that are somebody else's, stand in the place of ours, and hide what belongs there.", nil, nil)
 )
 
 // depths asks the store what is in it: one question at a time, however many scrape, and none waits for longer than its patience.
 type depths struct {
-	st        *store.Store
-	questions *batch.Group[*found]
-	asked     atomic.Int64 // how many
+	st    *store.Store
+	asked atomic.Int64 // how many questions
 
 	mu      sync.Mutex
 	last    *found // the last answer, nil before the first
@@ -47,20 +49,16 @@ type found struct {
 	asked     bool  // there is a store
 	question  int64 // its number: what was there when it was asked is in the answer
 	done      chan struct{}
-	err       error
+	up        bool            // the store has answered
+	spoilt    map[string]bool // the keys that are foreign
+	there     map[string]bool // the instances, nil if they are not known
 	stats     []store.Stats
 	live      bool // the processes are known
 	processes []store.Process
 	entries   []store.Entry
 }
 
-func newDepths(st *store.Store) *depths {
-	d := &depths{st: st}
-	d.questions = batch.New(1, 1, 1, func(*found) int { return 1 }, d.ask)
-	return d
-}
-
-// get returns what is in the store, or the error of not knowing.
+// get returns what is in the store, as far as that is known.
 func (d *depths) get() *found {
 	if d.st == nil {
 		return &found{}
@@ -72,7 +70,8 @@ func (d *depths) get() *found {
 	}
 	if d.pending == nil {
 		d.pending = &found{asked: true, question: d.asked.Add(1), done: make(chan struct{})}
-		d.questions.Add(d.pending)
+		// A group for each question: the goroutine may end where it stands.
+		batch.New(1, 1, 1, func(*found) int { return 1 }, d.ask).Add(d.pending)
 	}
 	f := d.pending
 	d.mu.Unlock()
@@ -82,41 +81,96 @@ func (d *depths) get() *found {
 	case <-f.done:
 		return f
 	case <-timer.C:
-		return &found{asked: true, err: errSilent}
+		return d.late()
 	}
 }
 
-var errSilent = errors.New("the store has not answered")
+// late is what is known while a question has been out for too long.
+func (d *depths) late() *found {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last != nil && time.Since(d.at) < stale {
+		return d.last
+	}
+	return &found{asked: true}
+}
 
-// ask answers a question.
+// ask answers a question. The hooks of the Redis client and of the store, which are the user's code, run in it: a panic, or a
+// runtime.Goexit, leaves the rest unanswered.
 func (d *depths) ask(_ int, questions []*found) {
+	f := questions[0]
+	defer func() {
+		if v := recover(); v != nil {
+			slog.Default().Error("a question to the store panicked", "panic", v, "stack", string(debug.Stack()))
+		}
+		d.mu.Lock()
+		d.last, d.at, d.pending = f, time.Now(), nil
+		d.mu.Unlock()
+		close(f.done)
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 	defer cancel()
-	f := questions[0]
-	f.stats, f.err = d.st.Stats(ctx)
-	if _, spoilt := errors.AsType[*store.KeyError](f.err); spoilt || f.err == nil { // the others can be told
-		var live, cron error
-		f.processes, live = d.st.Processes(ctx)
-		f.entries, cron = d.st.Entries(ctx)
-		f.live, f.err = live == nil, errors.Join(f.err, live, cron)
-	}
-	d.mu.Lock()
-	d.last, d.at, d.pending = f, time.Now(), nil
-	d.mu.Unlock()
-	close(f.done)
+	f.fill(ctx, d.st)
 }
 
-func (f *found) has(instance string) bool {
-	for i := range f.stats {
-		if f.stats[i].Instance == instance {
-			return true
-		}
+// fill asks the store. Where foreign keys are all that is wrong it answers, and the rest can be told.
+func (f *found) fill(ctx context.Context, st *store.Store) {
+	f.spoilt = map[string]bool{}
+	stats, err := st.Stats(ctx)
+	if !f.only(err) {
+		return
 	}
-	return false
+	f.stats = stats
+	f.there = map[string]bool{}
+	for i := range stats {
+		f.there[stats[i].Instance] = true
+	}
+	for _, e := range keyErrors(err) {
+		if e.Instance() == "" { // which instances there are
+			f.there = nil
+			break
+		}
+		f.there[e.Instance()] = true
+	}
+	processes, live := st.Processes(ctx)
+	f.processes, f.live = processes, live == nil
+	entries, cron := st.Entries(ctx)
+	f.entries = entries
+	f.up = f.only(live) && f.only(cron)
+}
+
+// only notes the foreign keys that an error names, and says whether that is all it says.
+func (f *found) only(err error) bool {
+	keys := keyErrors(err)
+	for _, e := range keys {
+		f.spoilt[e.Key] = true
+	}
+	return err == nil || len(keys) > 0
+}
+
+// keyErrors returns the foreign keys of an error that is of nothing else.
+func keyErrors(err error) []*store.KeyError {
+	switch e := err.(type) { //nolint:errorlint // each error of a tree is looked at
+	case *store.KeyError:
+		return []*store.KeyError{e}
+	case interface{ Unwrap() error }:
+		return keyErrors(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []*store.KeyError
+		for _, one := range e.Unwrap() {
+			some := keyErrors(one)
+			if len(some) == 0 {
+				return nil
+			}
+			all = append(all, some...)
+		}
+		return all
+	}
+	return nil
 }
 
 func (*depths) describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descJobs, descOldest, descPaused, descServing, descLive, descOverdue, descUp} {
+	for _, d := range []*prometheus.Desc{descJobs, descOldest, descPaused, descServing, descLive, descOverdue, descUp, descSpoilt} {
 		out <- d
 	}
 }
@@ -125,10 +179,11 @@ func (f *found) collect(out chan<- prometheus.Metric) {
 	if !f.asked {
 		return
 	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) { send(out, d, v, labels...) }
+	gauge(descUp, flag(f.up))
+	if f.up {
+		gauge(descSpoilt, float64(len(f.spoilt)))
 	}
-	gauge(descUp, flag(f.err == nil))
 	serving := map[string]int{}
 	for _, p := range f.processes {
 		for _, pool := range p.Pools {
@@ -159,6 +214,13 @@ func (f *found) collect(out chan<- prometheus.Metric) {
 	}
 	for instance, d := range overdue {
 		gauge(descOverdue, d.Seconds(), instance)
+	}
+}
+
+// send sends a gauge. One with a label that is no text is left out: it would take all the others with it.
+func send(out chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	if m, err := prometheus.NewConstMetric(d, prometheus.GaugeValue, v, labels...); err == nil {
+		out <- m
 	}
 }
 

@@ -2,15 +2,21 @@ package metrics_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/metrics"
+	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
 	"github.com/stint-go/stint/worker/workertest"
 )
@@ -60,7 +66,7 @@ func TestTheSeriesOfAnInstanceThatIsGoneAreGone(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		got := scrape(t, reg)
-		if len(got) > all/40 {
+		if len(got) > all/30 {
 			t.Errorf("%d series of one instance, %d of 50", len(got), all)
 		}
 		wants(t, got, map[string]float64{"stint_jobs_enqueued_total{stint_instance=tenant49}": 1})
@@ -240,10 +246,15 @@ func TestScrapesAtTheSameTimeAskOnce(t *testing.T) {
 
 func TestAForeignKeyHidesOnlyItsOwnInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := workertest.Store(t)
+		calls := &metrics.Calls{}
+		st, err := store.OpenEmbedded(store.Options{OnCall: calls.Observe})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = st.Close() })
 		col := metrics.New(st)
 		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
-		for _, instance := range []string{"good", "spoilt"} {
+		for _, instance := range []string{"good", "spoilt", "gone"} {
 			if _, err := client.Enqueue(t.Context(), instance, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -251,13 +262,153 @@ func TestAForeignKeyHidesOnlyItsOwnInstance(t *testing.T) {
 		if err := st.Runtime().Client().Set(t.Context(), "stint:{spoilt}:dead", "not ours", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
+		if err := st.DeleteInstance(t.Context(), "gone", true); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(time.Second)
-		got := scrape(t, registry(t, col))
+		reg := registry(t, col, calls)
+		scrape(t, reg)
+		got := scrape(t, reg)
 		wants(t, got, map[string]float64{
-			"stint_jobs{state=todo,stint_instance=good}": 1, "stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=spoilt}": 1,
+			"stint_jobs{state=todo,stint_instance=good}": 1, "stint_jobs_enqueued_total{stint_instance=spoilt}": 1,
+			"stint_store_up{}": 1, "stint_store_spoilt{}": 1, // the store answers
+			"stint_store_errors_total{op=counting,reason=foreign_key}": 1, "stint_store_errors_total{op=counting,reason=refused}": 0,
 		})
 		if n, there := got["stint_live_workers{stint_instance=good}"]; !there || n != 0 {
 			t.Error("whether somebody serves the one that is well is not told")
+		}
+		if _, there := got["stint_jobs_enqueued_total{stint_instance=gone}"]; there {
+			t.Error("the one that is deleted has series for as long as the other is spoilt")
+		}
+	})
+}
+
+func TestAForeignKeyInThePlaceOfAllInstancesIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		col := metrics.New(st)
+		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+		if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"stint:instances", "stint:processes", "stint:entries"} {
+			rdb := st.Runtime().Client()
+			if err := errors.Join(rdb.Del(t.Context(), key).Err(), rdb.Set(t.Context(), key, "not ours", 0).Err()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		got := scrape(t, registry(t, col))
+		wants(t, got, map[string]float64{"stint_store_up{}": 1, "stint_store_spoilt{}": 3, "stint_jobs_enqueued_total{stint_instance=mail}": 1})
+		for _, name := range []string{"stint_jobs{state=todo,stint_instance=mail}", "stint_live_processes{}"} {
+			if _, there := got[name]; there {
+				t.Errorf("%s is told and can't be known", name)
+			}
+		}
+	})
+}
+
+// wild does something else with commands while it is set.
+type wild struct{ instead atomic.Pointer[func()] }
+
+func (w *wild) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (w *wild) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if instead := w.instead.Load(); instead != nil {
+			(*instead)()
+		}
+		return next(ctx, cmd)
+	}
+}
+func (w *wild) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestAHookThatPanicsOrEndsItsGoroutineCostsAScrapeNoMoreThanTheDepths(t *testing.T) {
+	for name, does := range map[string]func(){"panics": func() { panic("a hook's") }, "ends its goroutine": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := workertest.Store(t)
+				col := metrics.New(st)
+				reg := registry(t, col)
+				client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+				if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
+					t.Fatal(err)
+				}
+				hook := &wild{}
+				st.Runtime().Client().(*redis.Client).AddHook(hook)
+				for range 3 {
+					hook.instead.Store(&does)
+					time.Sleep(2 * time.Second)
+					wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=mail}": 1})
+					hook.instead.Store(nil)
+					time.Sleep(2 * time.Second)
+					wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, "stint_jobs{state=todo,stint_instance=mail}": 1})
+				}
+			})
+		})
+	}
+}
+
+// distant makes each round trip take that long.
+type distant time.Duration
+
+func (d distant) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (d distant) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { time.Sleep(time.Duration(d)); return next(ctx, cmd) }
+}
+func (d distant) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		time.Sleep(time.Duration(d))
+		return next(ctx, cmds)
+	}
+}
+
+func TestAThousandInstancesOnADistantServerAreToldInTime(t *testing.T) {
+	rdb := redistest.Shared(t).Client(t)
+	st, err := store.Open(rdb, store.Options{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1000
+	for i := range n {
+		if _, err := st.Runtime().Enqueue(t.Context(), new(store.Lane), fmt.Sprint("tenant", i), []store.NewJob{{ID: uuid.New(), Payload: []byte("1")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rdb.AddHook(distant(10 * time.Millisecond)) // one after the other they would take 10 s; a scrape waits for 3
+	told := 0
+	for k, v := range scrape(t, registry(t, metrics.New(st))) {
+		if strings.HasPrefix(k, "stint_jobs{state=todo,") && v == 1 {
+			told++
+		}
+	}
+	if told != n {
+		t.Errorf("%d instances are told of, want %d", told, n)
+	}
+}
+
+func TestWhileTheStoreIsSlowTheLastAnswerServesForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		client := worker.NewClient(st, worker.ClientConfig{})
+		if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
+			t.Fatal(err)
+		}
+		reg := registry(t, metrics.New(st))
+		scrape(t, reg)
+		mute := make(silent)
+		defer close(mute)
+		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		for range 3 {
+			time.Sleep(15 * time.Second) // and 3 s of the scrape
+			wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, "stint_jobs{state=todo,stint_instance=mail}": 1})
+		}
+		time.Sleep(15 * time.Second)
+		got := scrape(t, reg)
+		wants(t, got, map[string]float64{"stint_store_up{}": 0})
+		if _, there := got["stint_jobs{state=todo,stint_instance=mail}"]; there {
+			t.Error("it tells what it can't know")
 		}
 	})
 }

@@ -21,19 +21,13 @@ var buckets = []float64{
 // process that it has scraped.
 const byInstance = "stint_instance"
 
-// vec is a metric with that label, and maybe others.
-type vec interface {
-	prometheus.Collector
-	DeletePartialMatch(prometheus.Labels) int
-}
-
 // jobs is what the events tell. A metric of an event is a line in newJobs, a field and a line in make, and a case in observe.
 type jobs struct {
 	enqueued, claimed, finished, reaped, expired, lost, stale, trimmed, inconsistent, audited, beats *prometheus.CounterVec
 	steps, dispatched, swept, ticks                                                                  *prometheus.CounterVec
 	waited, took, age, late, lag                                                                     *prometheus.HistogramVec
 
-	vecs    []vec // all of these
+	vecs    []prometheus.Collector // all of these
 	outages *prometheus.CounterVec
 	dropped prometheus.Counter
 	asked   *atomic.Int64 // how many questions the store was asked
@@ -41,6 +35,9 @@ type jobs struct {
 	mu    sync.RWMutex // held for reading while something is counted, so that nothing is counted in what is no longer known
 	known map[string]*series
 }
+
+// loops are what can fail, of which there is a count from the start.
+var loops = []string{"exchange", "heartbeat", "reap", "sweep", "announce", "subscription", "cron", "lease watch"}
 
 // remembered is how many instances that are gone keep their counts, hidden, for the case that they come back: a counter does not
 // go back because its instance was deleted and is used again.
@@ -81,6 +78,9 @@ func newJobs(asked *atomic.Int64) *jobs {
 	j.outages = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "stint_outages_total", Help: "Times that something began to fail, by what failed first.",
 	}, []string{"loop"})
+	for _, loop := range loops {
+		j.outages.WithLabelValues(loop)
+	}
 	j.dropped = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "stint_events_dropped_total", Help: "Events that are missing in the metrics because the listener was too slow.",
 	})
@@ -172,31 +172,36 @@ func (j *jobs) observe(e worker.Event) {
 }
 
 // hide hides the instances that are no longer there, as an answer says, unless something was counted since that was asked for. Of those
-// that are hidden the latest are remembered.
+// that are hidden the latest are remembered. Nobody who counts waits for it but while those that are not are dropped.
 func (j *jobs) hide(question int64, there func(instance string) bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var hidden []string
+	type past struct {
+		instance string
+		gone     int64
+	}
+	var hidden []past
+	j.mu.RLock()
 	for instance, s := range j.known {
 		if there(instance) {
-			s.gone = 0
+			s.gone.Store(0)
 			continue
 		}
 		if !s.hidden() && s.used.Load() < question {
-			s.gone = question
+			s.gone.Store(question)
 		}
 		if s.hidden() {
-			hidden = append(hidden, instance)
+			hidden = append(hidden, past{instance, s.gone.Load()})
 		}
 	}
+	j.mu.RUnlock()
 	if len(hidden) <= remembered {
 		return
 	}
-	slices.SortFunc(hidden, func(a, b string) int { return cmp.Compare(j.known[b].gone, j.known[a].gone) })
-	for _, instance := range hidden[remembered:] {
-		delete(j.known, instance)
-		for _, v := range j.vecs {
-			v.DeletePartialMatch(prometheus.Labels{byInstance: instance})
+	slices.SortFunc(hidden, func(a, b past) int { return cmp.Compare(b.gone, a.gone) })
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, p := range hidden[remembered:] {
+		if s := j.known[p.instance]; s != nil && s.hidden() { // nothing was counted meanwhile
+			delete(j.known, p.instance)
 		}
 	}
 }

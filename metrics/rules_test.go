@@ -1,12 +1,19 @@
 package metrics_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +21,7 @@ import (
 	"github.com/stint-go/stint/internal/promtest"
 	"github.com/stint-go/stint/metrics"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/worker"
 	"github.com/stint-go/stint/worker/workertest"
 )
 
@@ -50,6 +58,95 @@ func read(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// The first thing of a kind that is counted raises its alert, as a collector tells it: a counter that begins with it would not be seen to grow.
+func TestAlertsAreRaisedByWhatACollectorTells(t *testing.T) {
+	var rules strings.Builder
+	rules.WriteString("rule_files: [alerts.yml]\nevaluation_interval: 1m\ntests:\n")
+	for alert, happens := range map[string]func(p *process, calls *metrics.Calls){
+		"": func(*process, *metrics.Calls) {},
+		"StintCrashLoop": func(p *process, _ *metrics.Calls) {
+			for range 6 {
+				p.col.Observe(worker.JobReaped{Instance: "mail", State: store.Todo})
+			}
+		},
+		"StintDeadGrowing": func(p *process, _ *metrics.Calls) {
+			for range 11 {
+				p.col.Observe(worker.JobFinished{Instance: "mail", Outcome: worker.Buried, State: store.Dead})
+			}
+		},
+		"StintLeasesLost":    func(p *process, _ *metrics.Calls) { p.col.Observe(worker.LeaseLost{Instance: "mail"}) },
+		"StintEventsDropped": func(p *process, _ *metrics.Calls) { p.col.Observe(worker.EventsDropped{Count: 1}) },
+		"StintRedisRefusesWrites": func(_ *process, calls *metrics.Calls) {
+			calls.Observe("enqueuing", time.Second, fmt.Errorf("enqueuing: %w", store.ErrServer))
+		},
+		"StintReplicasMissing": func(_ *process, calls *metrics.Calls) {
+			calls.Observe("enqueuing", time.Second, fmt.Errorf("enqueuing: %w", &store.ReplicasError{Wanted: 1}))
+		},
+		"StintForeignKeys": func(p *process, _ *metrics.Calls) {
+			if err := p.st.Runtime().Client().Set(context.Background(), "stint:{mail}:dead", "not ours", 0).Err(); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		var before, after map[string]float64
+		synctest.Test(t, func(t *testing.T) {
+			calls := &metrics.Calls{}
+			st, err := store.OpenEmbedded(store.Options{OnCall: calls.Observe})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = st.Close() })
+			p := newProcess(t, st, worker.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			p.reg.MustRegister(calls)
+			worker.Handle(p.sup, "mail", func(context.Context, none) error { return nil })
+			workertest.Start(t, p.sup)
+			if _, err := p.client.Enqueue(t.Context(), "mail", nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			before = scrape(t, p.reg)
+			happens(p, calls)
+			time.Sleep(2 * time.Second)
+			after = scrape(t, p.reg)
+		})
+		rules.WriteString("  - interval: 1m\n    input_series:\n")
+		for series, now := range after {
+			past := "_"
+			if v, there := before[series]; there {
+				past = strconv.FormatFloat(v, 'f', -1, 64)
+			}
+			fmt.Fprintf(&rules, "      - { series: '%s', values: '%sx20 %sx20' }\n", quote(series), past, strconv.FormatFloat(now, 'f', -1, 64))
+		}
+		raised := ""
+		if alert != "" {
+			raised = `{ labels: '{alertname="` + alert + `"}', value: 1 }`
+		}
+		const ask = `    promql_expr_test: [{ expr: 'count by (alertname) (ALERTS{alertstate="firing"})', eval_time: 24m, exp_samples: [%s] }]` + "\n"
+		fmt.Fprintf(&rules, ask, raised)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"alerts.yml": read(t, "alerts.yml"), "told_test.yml": rules.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := promtest.Promtool(t, dir, "test", "rules", "told_test.yml"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// quote turns the name that scrape gives a series into Prometheus' own, as it is scraped from one process.
+func quote(series string) string {
+	name, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
+	all := []string{`job="app"`, `instance="a:1"`}
+	for l := range strings.SplitSeq(labels, ",") {
+		if k, v, ok := strings.Cut(l, "="); ok {
+			all = append(all, k+"="+strconv.Quote(v))
+		}
+	}
+	return name + "{" + strings.Join(all, ",") + "}"
 }
 
 var (

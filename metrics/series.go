@@ -25,22 +25,26 @@ type series struct {
 	lag                                      prometheus.Observer
 
 	used atomic.Int64 // the number of the last question to the store when something was counted last
-	gone int64        // that of the one whose answer first said that there is no such instance any more; 0: there is. Under jobs.mu
+	gone atomic.Int64 // that of the one whose answer first said that there is no such instance any more; 0: there is
 }
 
 // hidden says whether the instance is gone, and nothing was counted since.
-func (s *series) hidden() bool { return s.gone > s.used.Load() }
+func (s *series) hidden() bool { return s.gone.Load() > s.used.Load() }
 
-// make makes the series of an instance, all at zero.
+// make makes the series of an instance, all at zero. What they are made by forgets them at once: to look for them there, among all, when
+// the instance is gone would keep those who count waiting.
 func (j *jobs) make(instance string) *series {
 	s := &series{finished: map[worker.Outcome]prometheus.Counter{}, swept: map[worker.SweepOutcome]prometheus.Counter{}}
 	counter := func(v *prometheus.CounterVec, labels ...string) prometheus.Counter {
-		c := v.WithLabelValues(append([]string{instance}, labels...)...)
+		values := append([]string{instance}, labels...)
+		c := v.WithLabelValues(values...)
+		v.DeleteLabelValues(values...)
 		s.all = append(s.all, c)
 		return c
 	}
 	histogram := func(v *prometheus.HistogramVec) prometheus.Observer {
 		h := v.WithLabelValues(instance)
+		v.DeleteLabelValues(instance)
 		s.all = append(s.all, h.(prometheus.Metric))
 		return h
 	}

@@ -54,22 +54,31 @@ func (r *Runtime) Entries(ctx context.Context, instance, known string, keys []st
 }
 
 func (s *Store) readEntries(ctx context.Context, instance, known string, keys []string) (EntriesRead, error) {
+	a := s.askEntries(instance, known, keys)
+	reply, err := s.run(ctx, scriptEntries, a.keys, a.args...)
+	if err != nil {
+		return EntriesRead{}, err
+	}
+	return entriesRead(keys, reply), nil
+}
+
+func (s *Store) askEntries(instance, known string, keys []string) ask {
 	args := []any{known}
 	for _, k := range keys {
 		args = append(args, k)
 	}
 	cron := s.keys.cron(instance)
-	reply, err := s.run(ctx, scriptEntries, []string{cron[0], cron[2]}, args...)
-	if err != nil {
-		return EntriesRead{}, err
-	}
+	return ask{[]string{cron[0], cron[2]}, args}
+}
+
+func entriesRead(keys []string, reply []any) EntriesRead {
 	p := reader{v: reply}
 	read := EntriesRead{Now: parseMS(p.str()), Changes: p.str()}
 	l := p.list()
 	for i := 0; l.more() && i < len(keys); i++ {
 		read.Entries = append(read.Entries, entryState(keys[i], l.str(), l.str()))
 	}
-	return read, nil
+	return read
 }
 
 // ticksOf takes apart what is kept of an entry's ticks, as the scripts do.
@@ -95,8 +104,8 @@ func parseMS(digits string) time.Time {
 	return fromMS(ms)
 }
 
-// Entries returns all entries of cron that are registered, by key. A *KeyError names an instance's that can't be read; those of the others
-// are returned all the same.
+// Entries returns all entries of cron that are registered, by key, in a round trip for 100 instances. Of instances that can't be read the
+// *KeyErrors are returned, joined, and the entries of the others all the same.
 func (s *Store) Entries(ctx context.Context) ([]Entry, error) {
 	var all []Entry
 	err := s.do(ctx, "listing entries", func() error {
@@ -108,35 +117,46 @@ func (s *Store) Entries(ctx context.Context) ([]Entry, error) {
 		for key, instance := range owners {
 			by[instance] = append(by[instance], key)
 		}
-		var bad error
-		for instance, keys := range by {
-			some, err := s.entriesIn(ctx, instance, keys)
-			if all = append(all, some...); err != nil && !foreign(err) {
-				return err
-			}
-			bad = errors.Join(bad, err)
-		}
-		return bad
+		all, err = s.entriesBy(ctx, by)
+		return err
 	})
 	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
 	return all, err
 }
 
-// entriesIn returns those of the entries that an instance has.
-func (s *Store) entriesIn(ctx context.Context, instance string, keys []string) ([]Entry, error) {
+// entriesBy returns those of the entries, named by instance, that there are.
+func (s *Store) entriesBy(ctx context.Context, by map[string][]string) ([]Entry, error) {
+	type part struct {
+		instance string
+		keys     []string
+	}
 	var all []Entry
-	for some := range slices.Chunk(keys, MaxCall) {
-		read, err := s.readEntries(ctx, instance, "", some)
-		if err != nil {
-			return all, err
-		}
-		for _, e := range read.Entries {
-			if !e.Missing {
-				all = append(all, e.entry(instance, read.Now))
-			}
+	var parts []part
+	for instance, keys := range by {
+		for some := range slices.Chunk(keys, maxAsks) { // a request has at most the square of that
+			parts = append(parts, part{instance, some})
 		}
 	}
-	return all, nil
+	var spoilt error
+	for some := range slices.Chunk(parts, maxAsks) {
+		asks := make([]ask, len(some))
+		for i, p := range some {
+			asks[i] = s.askEntries(p.instance, "", p.keys)
+		}
+		err := s.runAll(ctx, scriptEntries, asks, func(i int, reply []any) {
+			read := entriesRead(some[i].keys, reply)
+			for _, e := range read.Entries {
+				if !e.Missing {
+					all = append(all, e.entry(some[i].instance, read.Now))
+				}
+			}
+		})
+		if err != nil && !foreign(err) {
+			return all, err
+		}
+		spoilt = errors.Join(spoilt, err)
+	}
+	return all, spoilt
 }
 
 func (e *EntryState) entry(instance string, now time.Time) Entry {

@@ -44,6 +44,9 @@ func (e *KeyError) Error() string {
 // Is makes errors.Is(err, ErrServer) true.
 func (e *KeyError) Is(target error) bool { return target == ErrServer }
 
+// Instance is the instance that the key belongs to, or would if it were ours; empty for a key that is none's alone.
+func (e *KeyError) Instance() string { return instanceOf(e.Key) }
+
 // foreign reports whether an error is that of a foreign key, which spoils one instance and no other.
 func foreign(err error) bool {
 	_, ok := errors.AsType[*KeyError](err)

@@ -135,6 +135,13 @@ func (k keyspace) removed(instance, entry string) string {
 	return k.prefix + ":{" + instance + "}:cron_removed:" + entry
 }
 
+// instanceOf is the instance whose hash tag a key has; neither it nor a prefix has a brace in it.
+func instanceOf(key string) string {
+	_, rest, _ := strings.Cut(key, ":{")
+	instance, _, _ := strings.Cut(rest, "}:")
+	return instance
+}
+
 func (k keyspace) entries() string   { return k.prefix + ":entries" }
 func (k keyspace) instances() string { return k.prefix + ":instances" }
 func (k keyspace) processes() string { return k.prefix + ":processes" }

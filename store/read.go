@@ -25,66 +25,74 @@ type Stats struct {
 func (s *Store) Instances(ctx context.Context) ([]string, error) {
 	var names []string
 	err := s.do(ctx, "listing instances", func() (err error) {
-		names, err = s.rdb.SMembers(ctx, s.keys.instances()).Result()
-		return s.named(ctx, err, s.keys.instances(), "set")
+		names, err = s.listed(ctx)
+		return err
 	})
 	slices.Sort(names)
 	return names, err
 }
 
-// Stats returns one Stats an instance, by name. It takes a time that does not depend on the number of jobs. Where a foreign key
-// spoils an instance, the others are returned together with its *KeyError.
+// listed reads the set of instances. What somebody else has put there and no instance can be called is none.
+func (s *Store) listed(ctx context.Context) ([]string, error) {
+	names, err := s.rdb.SMembers(ctx, s.keys.instances()).Result()
+	if err != nil {
+		return nil, s.named(ctx, err, s.keys.instances(), "set")
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return ValidateInstance(name) != nil }), nil
+}
+
+// Stats returns one Stats an instance, by name. It takes a time that does not depend on the number of jobs, and a round trip for 100
+// instances. Where foreign keys spoil instances, the others are returned together with their *KeyErrors, joined.
 func (s *Store) Stats(ctx context.Context) ([]Stats, error) {
 	names, err := s.Instances(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]Stats, 0, len(names))
-	var spoilt []error
-	for _, name := range names {
-		st, err := s.stats(ctx, name)
-		switch {
-		case foreign(err):
-			spoilt = append(spoilt, err)
-		case err != nil:
+	var spoilt error
+	for some := range slices.Chunk(names, maxAsks) {
+		err := s.do(ctx, "counting", func() error {
+			asks := make([]ask, len(some))
+			for i, name := range some {
+				asks[i].keys = s.instanceKeys(name)
+			}
+			return s.runAll(ctx, scriptStats, asks, func(i int, reply []any) { all = append(all, statsOf(some[i], reply)) })
+		})
+		if err != nil && !foreign(err) {
 			return nil, err
-		default:
-			all = append(all, st)
 		}
+		spoilt = errors.Join(spoilt, err)
 	}
-	return all, errors.Join(spoilt...)
+	return all, spoilt
 }
 
-func (s *Store) stats(ctx context.Context, instance string) (Stats, error) {
+func statsOf(instance string, reply []any) Stats {
 	st := Stats{Instance: instance}
-	err := s.do(ctx, "counting", func() error {
-		reply, err := s.run(ctx, scriptStats, s.instanceKeys(instance))
-		if err != nil {
-			return err
-		}
-		p := reader{v: reply}
-		st.Total = p.int()
-		counts := p.list()
-		for _, n := range []*int64{&st.Scheduled, &st.Todo, &st.Doing, &st.Parked, &st.Done, &st.Dead, &st.Cancelled} {
-			*n = counts.int()
-		}
-		st.Paused = p.int() == 1
-		st.OldestTodo = millis(p.int())
-		return nil
-	})
-	return st, err
+	p := reader{v: reply}
+	st.Total = p.int()
+	counts := p.list()
+	for _, n := range []*int64{&st.Scheduled, &st.Todo, &st.Doing, &st.Parked, &st.Done, &st.Dead, &st.Cancelled} {
+		*n = counts.int()
+	}
+	st.Paused = p.int() == 1
+	st.OldestTodo = millis(p.int())
+	return st
 }
 
 // find returns the instance of a job, by its id alone: all instances are asked in one pipeline.
 func (s *Store) find(ctx context.Context, id uuid.UUID) (string, error) {
-	names, err := s.rdb.SMembers(ctx, s.keys.instances()).Result()
+	names, err := s.listed(ctx)
 	if err != nil {
-		return "", s.named(ctx, err, s.keys.instances(), "set")
+		return "", err
 	}
 	pipe := s.rdb.Pipeline()
+	server := redis.Cmdable(pipe)
+	if s.embedded != nil { // it is sent no long pipeline, see pipe
+		server = s.rdb
+	}
 	asked := make([]*redis.BoolCmd, len(names))
 	for i, name := range names {
-		asked[i] = pipe.HExists(ctx, s.instanceKeys(name)[kJobs], string(id[:]))
+		asked[i] = server.HExists(ctx, s.instanceKeys(name)[kJobs], string(id[:]))
 	}
 	_, failed := pipe.Exec(ctx)
 	for i, name := range names {

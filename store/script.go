@@ -133,10 +133,18 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) 
 	if err != nil {
 		return nil, err
 	}
+	if reply, err = decoded(reply); err != nil {
+		return nil, err
+	}
+	return reply, acked
+}
+
+// decoded turns the code of a reply into an error, or returns the rest.
+func decoded(reply []any) ([]any, error) {
 	r := reader{v: reply}
 	switch code := r.int(); code {
 	case 0:
-		return reply[1:], acked
+		return reply[1:], nil
 	case -1:
 		return nil, errStale
 	case -2:

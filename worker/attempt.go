@@ -29,6 +29,7 @@ type attempt struct {
 	suspect  bool      // of crashing the process
 	received time.Time // when its claim was answered
 	started  time.Time
+	uncalled bool      // it has not come to its handler; the slot's goroutine only
 	deadline time.Time // zero: none
 
 	mu        sync.Mutex
@@ -109,12 +110,14 @@ func (a *attempt) begin(goroutine string, timeout time.Duration) bool {
 	return true
 }
 
-// limit gives the handler its whole time from now on. Nobody has asked for its context yet.
-func (a *attempt) limit(timeout time.Duration) {
+// restart begins the handler's time anew: what came before it was not the handler's. Nobody has asked for its context yet.
+func (a *attempt) restart(timeout time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.uncalled = false
+	a.started = time.Now()
 	if timeout > 0 {
-		a.deadline = time.Now().Add(timeout)
+		a.deadline = a.started.Add(timeout)
 	}
 }
 
@@ -149,7 +152,9 @@ func (a *attempt) end() (cause error, ok bool) {
 	}
 	cause = a.causeLocked()
 	a.phase = ended
-	a.took = time.Since(a.started)
+	if !a.uncalled {
+		a.took = time.Since(a.started)
+	}
 	if a.ctx != nil {
 		a.cancelCtx(nil)
 	}
@@ -163,8 +168,8 @@ func (a *attempt) end() (cause error, ok bool) {
 // age is for how long the job has been there. The time to its claim is by Redis' clock, that from there on by ours.
 func (a *attempt) age() time.Duration {
 	age := max(a.lease.Job.StartedAt.Sub(a.lease.Job.EnqueuedAt), 0)
-	if !a.started.IsZero() {
-		age += time.Since(a.started)
+	if !a.received.IsZero() {
+		age += time.Since(a.received)
 	}
 	return age
 }

@@ -39,6 +39,7 @@ func (a *attempt) vet() error {
 	if job.Parent.ID == uuid.Nil {
 		return nil
 	}
+	a.uncalled = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.base()), vetTime)
 	defer cancel()
 	wanted := false
@@ -52,7 +53,7 @@ func (a *attempt) vet() error {
 	case !wanted:
 		return errUnwanted
 	}
-	a.limit(a.feed.reg.timeout)
+	a.restart(a.feed.reg.timeout)
 	return nil
 }
 

@@ -135,6 +135,47 @@ func TestAskingAfterTheParentTakesNothingOfTheHandlersTime(t *testing.T) {
 	})
 }
 
+func TestTheTimeOfAHandlerIsItsOwnAndNoneIfItWasNotCalled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const foreign = "stint:{order}:deadlines"
+		var ran []time.Time
+		r := vetted(t, &ran)
+		raw := r.st.Runtime().Client().(*redis.Client)
+		if err := raw.Set(t.Context(), foreign, "somebody else's", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		r.latency(time.Second)
+		r.resume("child")
+		settle(time.Minute)
+		children := func() (all []worker.JobFinished) {
+			for _, e := range of[worker.JobFinished](r.events) {
+				if e.Instance == "child" {
+					all = append(all, e)
+				}
+			}
+			return all
+		}
+		put := children()
+		if len(put) == 0 || len(ran) != 0 {
+			t.Fatalf("%d times the child was put off, %d times it ran", len(put), len(ran))
+		}
+		for _, e := range put {
+			if e.Took != 0 {
+				t.Errorf("a handler that was not called took %v", e.Took)
+			}
+		}
+		if err := raw.Del(t.Context(), foreign).Err(); err != nil {
+			t.Fatal(err)
+		}
+		settle(5 * time.Minute)
+		all := children()
+		if last := all[len(all)-1]; len(ran) != 1 || last.Took != 0 || last.State != store.Done || last.Age < time.Minute {
+			t.Errorf("it ran %d times, is %s, took %v at the age of %v: want nothing of the time to ask after its parent", len(ran), last.State, last.Took, last.Age)
+		}
+		r.stopWell()
+	})
+}
+
 func TestAParentHearsAtOnceOfAChildThatEndsWithoutAWorker(t *testing.T) {
 	for what, c := range map[string]struct {
 		end    func(r *rig, client *worker.Client, child store.Job) error

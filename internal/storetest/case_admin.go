@@ -15,7 +15,8 @@ import (
 // What administration may do, and what it is told.
 func adminCases() []Case {
 	return named(requeueIsForWhatHasEnded, deleteIsForWhatNobodyHolds, requeueKeepsProgressAndDropsTheEnd, aJobIsFoundByItsIDAlone,
-		statsAddUp, theOldestTodoIsToldByItsAge, instancesAreThoseThatAreUsed, workersAreThoseThatHoldAJob, processesAreThoseThatSayTheyLive)
+		statsAddUp, theOldestTodoIsToldByItsAge, instancesAreThoseThatAreUsed, whatNoInstanceCanBeCalledIsNone,
+		manyInstancesAreCountedInAFewRoundTrips, workersAreThoseThatHoldAJob, processesAreThoseThatSayTheyLive)
 }
 
 // inEachState returns a job in each state.

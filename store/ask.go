@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// maxAsks is how many calls of a script travel together: few enough that those of others, which the server keeps waiting meanwhile,
+// hardly notice.
+const maxAsks = 100
+
+// ask is a call of a script that only reads, one of several.
+type ask struct {
+	keys []string
+	args []any
+}
+
+// runAll calls a script that only reads for each of the asks, of at most maxAsks, in one round trip, and hands their replies to take, in
+// order. Where foreign keys are in the way of some it returns their *KeyErrors, joined, and has handed over the others; any other error
+// ends it.
+func (s *Store) runAll(ctx context.Context, sc script, asks []ask, take func(i int, reply []any)) error {
+	sent := s.pipe(ctx, sc, asks)
+	var spoilt error
+	for i, a := range asks {
+		var reply []any
+		var err error
+		if sent == nil || redis.IsTryAgainError(sent[i].Err()) { // its slot is on its way; alone it is asked again until that is over
+			reply, err = s.run(ctx, sc, a.keys, a.args...)
+		} else if reply, err = sent[i].Slice(); err == nil {
+			reply, err = decoded(reply)
+		}
+		switch {
+		case foreign(err):
+			spoilt = errors.Join(spoilt, err)
+		case err != nil:
+			return err
+		default:
+			take(i, reply)
+		}
+	}
+	return spoilt
+}
+
+// pipe sends the asks. A pipeline does not load a script that the server does not know yet, as a call alone does: those that were refused
+// for that are sent once more, with the script. It sends none to the embedded server, whose connections have no room for what nobody reads
+// yet: both ends of a long pipeline would wait for each other. Nor is it far.
+func (s *Store) pipe(ctx context.Context, sc script, asks []ask) []*redis.Cmd {
+	if s.embedded != nil {
+		return nil
+	}
+	sent := make([]*redis.Cmd, len(asks))
+	for _, call := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{sc.real.EvalSha, sc.real.Eval} {
+		pipe := s.rdb.Pipeline()
+		for i, a := range asks {
+			if sent[i] == nil || redis.HasErrorPrefix(sent[i].Err(), "NOSCRIPT") {
+				sent[i] = call(ctx, pipe, a.keys, a.args...)
+			}
+		}
+		_, _ = pipe.Exec(ctx) // each of them has its error
+	}
+	return sent
+}
