@@ -93,7 +93,7 @@ func TestAStepThatCanNeverBeKeptEndsItsAttemptAtOnce(t *testing.T) {
 		id := r.enqueue("x", none{})
 		r.start()
 		settle(time.Minute)
-		r.wantState(id, store.Dead, 1, "committing")
+		r.wantState(id, store.Dead, 1, "redis server: key")
 		var foreign *store.KeyError
 		if !errors.As(got, &foreign) || took > time.Second {
 			t.Errorf("after %v it got %v, want a *store.KeyError at once", took, got)
