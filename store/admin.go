@@ -154,7 +154,8 @@ func (s *Store) chase(ctx context.Context, instance string, n int64, ids []uuid.
 	if n == 0 {
 		return nil
 	}
-	end := time.Now().Add(chaseTime)
+	ctx, cancel := context.WithTimeout(ctx, chaseTime) // a server may be away that has nothing to do with these jobs
+	defer cancel()
 	for range chaseSweeps {
 		got, err := s.Runtime().Sweep(ctx, instance)
 		for _, id := range ids {
@@ -165,7 +166,7 @@ func (s *Store) chase(ctx context.Context, instance string, n int64, ids []uuid.
 			return fmt.Errorf("%w yet: %w", ErrUntold, err)
 		case got.Next != 0:
 			return nil
-		case !time.Now().Before(end):
+		case ctx.Err() != nil:
 			return fmt.Errorf("%w yet: it takes longer than %v", ErrUntold, chaseTime)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 const (
 	sweepMost = 200              // what is taken at a time
 	sweepLate = 10 * time.Minute // the most between two looks at an open child
+	sweepTime = 5 * time.Second  // for what is to be done with one other instance, whose server may be away
 )
 
 // Swept tells what a Sweep has done.
@@ -53,6 +54,17 @@ type sweep struct {
 	broken  []kid
 	relayed []Outcome
 	stray   map[byte][]kid // by what is to become of them
+}
+
+// with calls f, which sees to the families that the instance has with one other: it has its own time, so that the others have theirs.
+func (w *sweep) with(f func() error) error {
+	whole := w.ctx
+	ctx, cancel := context.WithTimeout(whole, sweepTime)
+	defer cancel()
+	w.ctx = ctx
+	err := f()
+	w.ctx = whole
+	return err
 }
 
 func (w *sweep) note(err error) {
@@ -139,7 +151,7 @@ func (w *sweep) relays() {
 		}
 	}
 	for _, some := range good {
-		if err := w.r.Relay(w.ctx, some); err != nil {
+		if err := w.with(func() error { return w.r.Relay(w.ctx, some) }); err != nil {
 			w.note(err)
 			for i := range some {
 				w.untold(some[i].Child, err)
@@ -155,19 +167,7 @@ func (w *sweep) relays() {
 func (w *sweep) strays() {
 	for fate, kids := range w.stray {
 		for instance, some := range byInstance(kids) {
-			ids := make([]uuid.UUID, len(some))
-			for i := range some {
-				ids[i] = some[i].child
-			}
-			var err error
-			if fate == 'c' {
-				err = w.r.cancelAll(w.ctx, instance, ids)
-			} else if err = w.allFates(instance, some); err == nil { // one that is nowhere is to run as well
-				err = w.r.settle(w.ctx, instance, ids, true)
-			}
-			if err == nil {
-				err = w.r.forget(w.ctx, w.instance, some)
-			}
+			err := w.with(func() error { return w.strayed(fate, instance, some) })
 			if w.note(err); err != nil {
 				for i := range some {
 					w.untold(some[i].parent.ID, err)
@@ -175,6 +175,22 @@ func (w *sweep) strays() {
 			}
 		}
 	}
+}
+
+func (w *sweep) strayed(fate byte, instance string, kids []kid) (err error) {
+	ids := make([]uuid.UUID, len(kids))
+	for i := range kids {
+		ids[i] = kids[i].child
+	}
+	if fate == 'c' {
+		err = w.r.cancelAll(w.ctx, instance, ids)
+	} else if err = w.allFates(instance, kids); err == nil { // one that is nowhere is to run as well
+		err = w.r.settle(w.ctx, instance, ids, true)
+	}
+	if err != nil {
+		return err
+	}
+	return w.r.forget(w.ctx, w.instance, kids)
 }
 
 func byInstance(kids []kid) map[string][]kid {

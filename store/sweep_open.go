@@ -9,7 +9,7 @@ import (
 // kids sees to the open children: it asks each of their instances what has become of them.
 func (w *sweep) kids() {
 	for instance, some := range byInstance(w.open) {
-		w.note(w.allFates(instance, some))
+		w.note(w.with(func() error { return w.allFates(instance, some) }))
 	}
 	for _, k := range w.broken {
 		w.fail(k, errStep.Error())

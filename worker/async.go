@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,23 +13,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Future is the result of an async step, which may be yet to come. It belongs to the attempt that made it.
-type Future[T any] struct {
-	step     *step
-	instance string
-	child    uuid.UUID
-}
-
-// ID is the id of the child: of the job that the step runs as.
-func (f *Future[T]) ID() uuid.UUID { return f.child }
-
 // Async runs a step as a job of its own, the child, which another instance may serve. Its record, with all it takes to dispatch the child, is
 // written before the child can run; so a later attempt that comes to the name again dispatches nothing, but gets the same child's Future.
 // A child that is lost is dispatched again by the sweeper. Nothing waits here: see [Future.Wait].
 //
 // The child's id follows from the job, the name, and how often the job has been requeued. It runs by the rules of its instance's handler. It is
 // cancelled when this job is dead, cancelled or deleted before it, and runs on when this job is done. Of the options ID and Unique are refused.
-// An instance that nobody serves is as good as any: the child waits.
+// An instance that nobody serves is as good as any: the child waits. One whose server does not answer holds Async up for 10 s at most: the sweeper
+// dispatches the child when it does.
 //
 // The Hooks of the supervisor's [Config] see the child, once, before its record is written; those of a [Client] do not. An error of theirs is
 // returned in a *StepError, which is permanent if the error is.
@@ -79,6 +71,11 @@ func dispatch[T any](ctx context.Context, steps []*step, instance string, payloa
 		fs[i].instance, fs[i].child = w.Instance, w.Child.ID
 		fresh, writes = append(fresh, s), append(writes, w)
 	}
+	if len(fresh) > 1 {
+		if err := fresh[0].room(writes); err != nil {
+			return nil, err
+		}
+	}
 	for len(fresh) > 0 {
 		n := fitting(writes)
 		if err := send(ctx, fresh[:n], writes[:n]); err != nil {
@@ -99,6 +96,21 @@ func fitting(writes []store.StepWrite) int {
 		}
 	}
 	return n
+}
+
+// room refuses what can't fit into the limits of the job, before the first of it is dispatched. What may fit is the store's to decide.
+func (s *step) room(writes []store.StepWrite) error {
+	limits, size := s.at.feed.reg.steps, 0
+	for i := range writes {
+		size += len(writes[i].Name) + len(writes[i].Child.Payload)
+	}
+	if n := s.at.remember().count() + len(writes); n > limits.Count {
+		return refuse(s.name, &store.StepLimitError{What: "steps", Max: limits.Count, Got: n})
+	}
+	if size > limits.Bytes {
+		return refuse(s.name, &store.StepLimitError{What: "bytes of steps", Max: limits.Bytes, Got: size})
+	}
+	return nil
 }
 
 // child is the record of the step. A hook's error is the hook's to call permanent; any other is.
@@ -148,19 +160,27 @@ func send(ctx context.Context, steps []*step, writes []store.StepWrite) error {
 	return nil
 }
 
-// enqueue gives children to their instance, and waits until they are accepted, or can't be. Those of other attempts may travel with them.
+// enqueue gives children to their instance, and waits until they are accepted, or can't be: no longer than somebody who enqueues a job
+// without a deadline does, though the attempt has a later one. Those of other attempts may travel with them.
 func (a *attempt) enqueue(steps []*step, writes []store.StepWrite) {
 	to, run, job := writes[0].Instance, a.feed.run, &a.lease.Job
+	ctx, cancel := context.WithTimeout(a, patience)
+	defer cancel()
 	one := newCall(len(writes))
-	one.ctx = a
+	one.ctx = ctx
 	for i := range writes {
 		one.add(run.children.of(to), writes[i].Child)
 	}
-	one.send()
-	_ = one.wait() // the entries say more
+	err := run.silence.ask(to, func() error {
+		one.send()
+		return one.wait()
+	})
+	if err != errSilent { //nolint:errorlint // it is ours, and never wrapped
+		err = nil // the entries say more
+	}
 	failed, why := 0, error(nil)
 	for i := range one.entries {
-		if err := one.entries[i].err; err != nil && !errors.Is(err, store.ErrExists) {
+		if err := cmp.Or(one.entries[i].err, err); err != nil && !errors.Is(err, store.ErrExists) {
 			failed, why = failed+1, err
 			continue
 		}
@@ -169,106 +189,4 @@ func (a *attempt) enqueue(steps []*step, writes []store.StepWrite) {
 	if failed > 0 {
 		a.log().Warn("children could not be enqueued; the sweeper will see to them", "to", to, "children", failed, "err", why)
 	}
-}
-
-// Wait returns the child's result. As long as that is not there it parks the job instead and returns [ErrParked]: the attempt is over then, the
-// worker is free for another job, and when the child has ended the handler is called anew and comes here again. A child that failed is a
-// permanent *ChildError; so the job is dead unless its handler does something else about it.
-//
-// T must be what the child's handler was registered with in [HandleResult]; if the result is no T, that is a *StepError with [ErrStepChanged].
-func (f *Future[T]) Wait(ctx context.Context) (T, error) {
-	var zero T
-	if err := f.mine(ctx); err != nil {
-		return zero, err
-	}
-	if f.step.kept.State == store.StepDispatched {
-		return zero, f.step.at.park(store.Wait{Steps: []string{f.step.name}})
-	}
-	return f.result(ctx, -1)
-}
-
-// mine makes sure that a Future is waited for by its own attempt, outside of its steps.
-func (f *Future[T]) mine(ctx context.Context) error {
-	at, err := attemptOf(ctx)
-	if err != nil {
-		return err
-	}
-	if outer, nested := ctx.Value(stepKey{}).(string); nested {
-		return refuse(f.step.name, fmt.Errorf("%w: waiting in step %q", ErrNestedStep, outer))
-	}
-	if at != f.step.at {
-		return refuse(f.step.name, fmt.Errorf("%w: the future is another attempt's", ErrNoJob))
-	}
-	return at.live()
-}
-
-// result is that of a child that has ended.
-func (f *Future[T]) result(ctx context.Context, index int) (out T, err error) {
-	err = f.step.around(ctx, f.step.kept, func(context.Context) (err error) { out, err = f.replay(index); return err })
-	return out, err
-}
-
-func (f *Future[T]) replay(index int) (T, error) {
-	var out, zero T
-	s := f.step
-	if s.kept.State == store.StepFailed {
-		return zero, permanentChild(f.failure(index))
-	}
-	if s.kept.Result == nil {
-		if _, none := any(out).(struct{}); !none {
-			return zero, refuse(s.name, fmt.Errorf("%w: the child has no result", ErrStepChanged))
-		}
-	} else {
-		kept, err := s.read()
-		if err != nil {
-			return zero, err
-		}
-		if err := decodeKept(kept, "the child's result", &out); err != nil {
-			return zero, refuse(s.name, err)
-		}
-	}
-	s.at.feed.run.events.emit(StepReplayed{Instance: s.instance(), Job: s.job(), Step: s.name})
-	return out, nil
-}
-
-func (f *Future[T]) failure(index int) *ChildError {
-	k := &f.step.kept
-	return &ChildError{Step: f.step.name, Index: index, ID: f.child, Instance: f.instance, Fate: k.Fate, Reason: k.Error}
-}
-
-// WaitAll returns the results of all children, in the order of fs. As long as one is missing and none has failed it parks the job, once for
-// all of them, as [Future.Wait] does for one. With the first that fails it returns a permanent *ChildrenError, and beside it the
-// results there are; where there is none the result is zero.
-func WaitAll[T any](ctx context.Context, fs []*Future[T]) ([]T, error) {
-	results := make([]T, len(fs))
-	var open []int
-	var names []string
-	var failed []*ChildError
-	for i, f := range fs {
-		if err := f.mine(ctx); err != nil {
-			return nil, err
-		}
-		switch f.step.kept.State {
-		case store.StepDispatched:
-			open, names = append(open, i), append(names, f.step.name)
-		case store.StepFailed:
-			failed = append(failed, f.failure(i))
-		}
-	}
-	if len(open) > 0 && len(failed) == 0 {
-		return nil, fs[0].step.at.park(store.Wait{Steps: names})
-	}
-	for i, f := range fs {
-		if f.step.kept.State != store.StepCompleted {
-			continue
-		}
-		var err error
-		if results[i], err = f.result(ctx, i); err != nil {
-			return results, err
-		}
-	}
-	if len(failed) > 0 {
-		return results, permanentChild(&ChildrenError{failed, open})
-	}
-	return results, nil
 }

@@ -7,15 +7,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/stint-go/stint/internal/batch"
 	"github.com/stint-go/stint/internal/loop"
 	"github.com/stint-go/stint/store"
 )
 
-// How outcomes travel and the sweeper looks.
+// How children are vetted and the sweeper looks.
 const (
-	relayLanes = 2
-	relayTime  = 5 * time.Second // of one request; the sweeper makes up for what takes longer
 	vetTime    = 5 * time.Second
 	vetSoon    = time.Second // a child that could not be vetted is put off for its age, within these
 	vetLate    = time.Minute
@@ -33,7 +30,7 @@ func (u *unvetted) Error() string { return "asking after its parent: " + u.err.E
 func (u *unvetted) Unwrap() error { return u.err }
 
 // vet makes sure that a child is still wanted, before its handler is called. It asks once: a worker is not to be held by a parent's server
-// that is away, which need not be the child's own.
+// that is away, which need not be the child's own; nor many workers one after the other.
 func (a *attempt) vet() error {
 	job := &a.lease.Job
 	if job.Parent.ID == uuid.Nil {
@@ -42,10 +39,12 @@ func (a *attempt) vet() error {
 	a.uncalled = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.base()), vetTime)
 	defer cancel()
-	wanted := false
-	err := guard(func() (err error) {
-		wanted, err = a.feed.run.rt.Wanted(ctx, job)
-		return err
+	wanted, run := false, a.feed.run
+	err := run.silence.ask(job.Parent.Instance, func() error {
+		return guard(func() (err error) {
+			wanted, err = run.rt.Wanted(ctx, job)
+			return err
+		})
 	})
 	switch {
 	case err != nil:
@@ -60,17 +59,6 @@ func (a *attempt) vet() error {
 // later is for how long a child is put off that could not be vetted: the longer the older it is, so that looks get rarer.
 func later(job *store.Job) time.Duration {
 	return min(max(job.StartedAt.Sub(job.EnqueuedAt), vetSoon), vetLate)
-}
-
-// newRelays makes the group that brings the outcomes of children to their parents as soon as they have ended. What it can't bring is still
-// in the outbox, from which the sweeper takes it.
-func (r *process) newRelays() *batch.Group[store.Outcome] {
-	weigh := func(o store.Outcome) int { return 256 + len(o.Text) }
-	return batch.New(relayLanes, callItems, callWeight, weigh, func(_ int, outcomes []store.Outcome) {
-		ctx, cancel := context.WithTimeout(r.base, relayTime)
-		defer cancel()
-		_ = guard(func() error { return r.rt.Relay(ctx, outcomes) })
-	})
 }
 
 // family sees to the parents and the children of what has ended.
@@ -92,7 +80,7 @@ func (f *feed) family(turns []turn, got store.Exchanged) {
 			continue
 		}
 		if at.lease.Job.Parent.ID != uuid.Nil {
-			f.run.relays.Add(store.OutcomeOf(&at.lease.Job, state, at.finish.Result, at.finish.Error))
+			f.run.relays.add(store.OutcomeOf(&at.lease.Job, state, at.finish.Result, at.finish.Error))
 			f.sweepIn(sweepGrace)
 		}
 		if at.mayHaveChildren() {

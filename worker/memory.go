@@ -115,6 +115,19 @@ func (m *memory) now() time.Time {
 	return m.clock.Add(time.Since(m.since))
 }
 
+// count is how many steps are known to be kept.
+func (m *memory) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, r := range m.known {
+		if r.kept != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // generation is that of the children to be dispatched.
 func (m *memory) generation() int {
 	m.mu.Lock()
@@ -232,19 +245,26 @@ func (s *step) commit(w store.StepWrite) (store.Step, error) {
 	return kept[0], nil
 }
 
-// persist makes a request until it is answered, at least once: what it has to say has happened already. It gives up when the server refuses,
-// or the attempt's context ends.
+// persist makes a request until it is answered, at least once: what it has to say has happened already. So a server that refuses for a while, as in
+// a failover, is waited for like one that is away. It gives up when trying again can't help, or the attempt's context ends.
 func (a *attempt) persist(request func(ctx context.Context) error) error {
 	ctx := a.base()
 	for failures := 1; ; failures++ {
 		err := request(ctx)
-		if err == nil || refused(err) || errors.Is(err, ErrLeaseLost) || errors.Is(err, store.ErrNotFound) {
+		if err == nil || hopeless(err) || errors.Is(err, ErrLeaseLost) || errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		if !rest(a.context(), loop.Pause(failures, sendPause)) {
 			return errors.Join(context.Cause(a.context()), err)
 		}
 	}
+}
+
+// hopeless reports whether trying again can't help, however long the attempt lasts: neither time nor another server makes the request right.
+func hopeless(err error) bool {
+	_, foreign := errors.AsType[*store.KeyError](err)
+	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client or in the store's OnCall
+	return foreign || panicked || errors.Is(err, ErrGoexit) || errors.Is(err, store.ErrInvalid)
 }
 
 // live returns nil while the attempt may come to further steps.

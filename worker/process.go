@@ -12,13 +12,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/stint-go/stint/internal/batch"
 	"github.com/stint-go/stint/internal/loop"
 	"github.com/stint-go/stint/store"
 )
 
 // process is a Run: all that lives while it lasts. Goroutines: one a slot; two loops an instance (heartbeat, reaper) and up to two
-// requests in flight; one an instance that entries target; four loops for all (subscription, lease watch, list of processes) and the listener's.
+// requests in flight, and as many to an instance of parents or of children; one an instance that entries target; four loops for all
+// (subscription, lease watch, list of processes) and the listener's.
 type process struct {
 	sup     *Supervisor
 	rt      *store.Runtime
@@ -45,7 +45,8 @@ type process struct {
 	byInstance map[string]*feed
 
 	schedulers []*scheduler
-	relays     *batch.Group[store.Outcome]
+	silence    silence
+	relays     *relays
 	children   *queues // of what handlers dispatch
 
 	announcer, listener, watcher *loop.Loop
@@ -66,7 +67,7 @@ func newProcess(ctx context.Context, sup *Supervisor, registered []*registration
 		byInstance: make(map[string]*feed, len(registered)),
 	}
 	r.io, r.stopIO = context.WithCancel(r.base)
-	r.relays = r.newRelays()
+	r.relays = newRelays(r.base, rt, &r.silence)
 	r.children = newQueues(rt)
 	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Scope: scope}
 	shared := map[string]*pool{}
@@ -216,7 +217,7 @@ func (r *process) join() error {
 		f.reaper.Wait()
 		f.sweeper.Wait()
 	}
-	r.relays.Wait()
+	r.relays.wait()
 	r.children.wait()
 	for _, f := range r.feeds {
 		f.commits.Wait()

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -59,6 +60,9 @@ func main() {
 
 // run works until the order has ended, or ctx has.
 func run(ctx context.Context, o options) error {
+	if o.crashAt != "" && !slices.Contains(steps, o.crashAt) {
+		return fmt.Errorf("-crash-at %s: there is no such step; there are %s", o.crashAt, strings.Join(steps, ", "))
+	}
 	rdb := redis.NewClient(&redis.Options{Addr: o.redis})
 	defer rdb.Close()
 	st, err := store.Open(rdb, store.Options{Prefix: "stint-order"})

@@ -66,6 +66,13 @@ func TestWhereverTheProcessIsKilledEachCommittedEffectIsDoneOnce(t *testing.T) {
 	}
 }
 
+func TestACrashAtAStepThatThereIsNotIsRefused(t *testing.T) {
+	err := run(t.Context(), options{redis: "127.0.0.1:1", order: "7", crashAt: "chrage"})
+	if err == nil || !strings.Contains(err.Error(), "chrage") || !strings.Contains(err.Error(), "charge, reserve") {
+		t.Errorf("%v, want an error that names the steps", err)
+	}
+}
+
 func TestTheOrderSurvivesACrashAtEveryStep(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,8 @@ import (
 //
 // It fails the test when a job does not come to be done, when a step's function runs that has been committed, or runs more than once
 // for any other reason than a crash between its effect and the keeping of its result. That one nobody can rule out: it is logged, with the number
-// of times each step's function and each [Effect] ran, and is what idempotency keys are for. An Effect outside of a step must not happen twice either, with a
+// of times each step's function and each [Effect] ran, and is what idempotency keys are for. A function that returns an error has not run, as far
+// as this counts: nothing is kept of it, so it is to run again; its Effects count. An Effect outside of a step must not happen twice either, with a
 // crash or without.
 //
 // In a bubble of testing/synctest sleeps take no time; outside of one they take theirs. Crashes take next to none.
@@ -74,7 +75,7 @@ type crashRun struct {
 	mu      sync.Mutex
 	seen    []point // boundaries, in the order in which they were first come to
 	known   map[point]bool
-	effects map[point]int // how often each step's function has run, and each Effect has happened
+	effects map[point]int // how often each step's function has run without an error, and each Effect has happened
 	order   []point       // of these
 	crashed bool
 }
@@ -193,7 +194,7 @@ func (r *crashRun) judge(plain *crashRun) {
 	}
 }
 
-// judgeCount compares how often a step's function has run, or an Effect has happened, with how often it did without a crash.
+// judgeCount compares how often a step's function has run without an error, or an Effect has happened, with how often it did without a crash.
 func (r *crashRun) judgeCount(what point, n, most int) {
 	r.t.Helper()
 	switch what.where {
@@ -216,7 +217,7 @@ func (r *crashRun) judgeCount(what point, n, most int) {
 	}
 }
 
-// counts says how often each step's function ran.
+// counts says how often each step's function ran without an error, and each Effect happened.
 func (r *crashRun) counts() string {
 	var b strings.Builder
 	for i, step := range r.order {
