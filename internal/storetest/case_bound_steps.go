@@ -62,8 +62,10 @@ func aSweepLooksUpNoMoreChildrenThanItTakes(t *testing.T, e *Env) {
 	for range 3 * parents {
 		e.sweep(t, instance)
 	}
-	e.sweepLater(t)
-	e.sweepLater(t)
+	e.Later(t, 11*time.Second)
+	for range 3 * parents { // each tells 200 of them
+		e.sweep(t, childInstance)
+	}
 	e.wantNoFamily(t)
 }
 
