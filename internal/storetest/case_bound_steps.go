@@ -66,6 +66,7 @@ func aSweepLooksUpNoMoreChildrenThanItTakes(t *testing.T, e *Env) {
 	for range 3 * parents { // each tells 200 of them
 		e.sweep(t, childInstance)
 	}
+	e.sweep(t, instance)
 	e.wantNoFamily(t)
 }
 
