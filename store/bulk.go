@@ -148,9 +148,11 @@ func (s *Store) selected(ctx context.Context, f Filter) ([]string, error) {
 	return []string{f.Instance}, nil
 }
 
-// DeleteInstance removes an instance with all its jobs. ErrState if jobs are doing, if the outcome of a child has not reached its parent, or if
-// entries of cron target it, unless force is set: then the leases and the outcomes are lost, and the entries removed with their records;
-// processes that declare these and still run register them again. A later enqueue makes the instance anew.
+// DeleteInstance removes an instance with all its jobs. ErrState if jobs are doing, if entries of cron target it, if jobs in it are children that
+// have not ended, or whose outcome has not reached the parent, or if jobs in it have open children, unless force is set. Then the leases are lost,
+// and the entries removed with their records; processes that declare these and still run register them again. Parents elsewhere are not told:
+// their sweeper dispatches such children anew, which brings the instance back. Children elsewhere are not cancelled: those that are doing run to
+// their end, the others are cancelled when they are claimed. A later enqueue makes the instance anew.
 func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool) error {
 	if err := ValidateInstance(instance); err != nil {
 		return err
@@ -168,7 +170,7 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 		for _, e := range entries {
 			keys = append(keys, s.keys.dispatches(instance, e))
 		}
-		for mode, cursor := forced, "0"; ; mode = 2 { // all but the steps, then those of a thousand jobs at a time
+		for mode, cursor := forced, "0"; ; { // a look at the children, all but the steps, these: of a thousand jobs at a time
 			reply, err := s.run(ctx, scriptRemove, keys, mode, cursor)
 			if err != nil {
 				return err
@@ -183,8 +185,17 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 			if n := p.int(); n > 0 {
 				return fmt.Errorf("%w: the outcomes of %d children in %s have not reached their parents", ErrState, n, instance)
 			}
+			if n := p.int(); n > 0 {
+				return fmt.Errorf("%w: jobs of %s have %d open children", ErrState, instance, n)
+			}
+			if n := p.int(); n > 0 {
+				return fmt.Errorf("%w: %d jobs of %s are children that have not ended", ErrState, n, instance)
+			}
 			if cursor = p.str(); cursor == "0" {
 				break
+			}
+			if p.int() == 2 {
+				mode = 2
 			}
 		}
 		if _, err := s.agree(ctx, instance, entries); err != nil {

@@ -33,8 +33,8 @@ import (
 //	owners     hash  id -> mode and key of uniqueness
 //	locks      hash  key -> mode, id, and in a window the time when it ends
 //	windows    zset  key by that time
-//	stepped    hash  id -> of a job with steps: generation, epoch, last number, records, their bytes, how many it may have, open children;
-//	                 of one that was removed before its children were seen to, its next generation alone
+//	stepped    hash  id -> of a job with steps: generation, epoch, last number, records, their bytes, how many it may have, open children
+//	                 of this generation; of one that was removed before its children were seen to, its next generation alone
 //	step_result:<id>
 //	           hash  name -> record of a step (see steps.go); what the job waits for while it is parked
 //	children   zset  open children, all with the score 0: parent, generation in 6 digits, child, time in 13, instance, line's end, name

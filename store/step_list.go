@@ -15,7 +15,7 @@ type StepPage struct {
 	Next  string
 }
 
-// Steps lists the steps of a job, a page at a time: some 100, or a MiB, in no particular order from page to page and by their
+// Steps lists the steps of a job, a page at a time: some 1,000, or a MiB, in no particular order from page to page and by their
 // numbers within one. cursor is Next of the page before, or "". A step may come twice while steps are written. ErrNotFound if there is no such
 // job.
 func (s *Store) Steps(ctx context.Context, job uuid.UUID, cursor string) (StepPage, error) {

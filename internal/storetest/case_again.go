@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 // A parent that is removed and enqueued again under its id has nothing to do with the children of before.
 func againCases() []Case {
-	return named(aParentEnqueuedAgainTakesNoOutcomeOfBefore, aParentEnqueuedAgainKeepsItsNewChildren)
+	return named(aParentEnqueuedAgainTakesNoOutcomeOfBefore, aParentEnqueuedAgainKeepsItsNewChildren, aNoteOfBeforeIsNotOfNewChildren,
+		childrenOfEachGenerationHaveTheirOwnFate, aChildOfAParentEnqueuedAgainRunsOnce)
 }
 
 // again removes a job that has ended and enqueues another under its id.
@@ -88,4 +90,106 @@ func aParentEnqueuedAgainKeepsItsNewChildren(t *testing.T, e *Env) {
 			t.Fatalf("with a parent that was ended by %v", verb)
 		}
 	}
+}
+
+// What is noted of the children of before stays as long as it is not done, however often another job comes and goes under the id.
+func aNoteOfBeforeIsNotOfNewChildren(t *testing.T, e *Env) {
+	for what, between := range map[string]func(id uuid.UUID) (old store.State){
+		"enqueued and removed once more": func(id uuid.UUID) store.State {
+			e.end(t, e.again(t, id), store.Complete)
+			return store.Cancelled
+		},
+		"requeued": func(id uuid.UUID) store.State {
+			e.requeueUntold(t, id)
+			e.end(t, e.claimOne(t), store.Complete)
+			return store.Cancelled
+		},
+		"told": func(uuid.UUID) store.State {
+			e.finishChild(t, e.claimChildren(t, 1)[0], store.Finish{Verb: store.Complete, Result: []byte(`1`)})
+			return store.Done
+		},
+	} {
+		l := e.hold(t)
+		old := e.spawn(t, l, nil, "thumb")
+		e.end(t, l, store.Bury) // its child is to be cancelled
+		want := between(l.Job.ID)
+		l = e.again(t, l.Job.ID)
+		ids := e.spawn(t, l, nil, "thumb")
+		e.parkFor(t, l, "thumb")
+		e.sweepLater(t)
+		e.Want(t, want, old...)
+		e.Want(t, store.Todo, ids...)
+		e.Want(t, store.Parked, l.Job.ID)
+		must(t, e.Store.Cancel(t.Context(), l.Job.ID))
+		must(t, e.Store.Delete(t.Context(), l.Job.ID))
+		e.sweepLater(t)
+		e.wantNoFamily(t)
+		if t.Failed() {
+			t.Fatalf("with a parent that was %s", what)
+		}
+	}
+}
+
+// requeueUntold requeues a job afresh, and its children don't hear of it.
+func (e *Env) requeueUntold(t *testing.T, id uuid.UUID) {
+	t.Helper()
+	undo := e.spoil(t, e.Key(childInstance, "cancels"), "string")
+	wantErr(t, "requeuing", e.Store.Requeue(t.Context(), id, store.Fresh), store.ErrUntold)
+	undo()
+}
+
+// wantNoFamily fails if anything is left of parents and children, but their jobs.
+func (e *Env) wantNoFamily(t *testing.T) {
+	t.Helper()
+	for _, key := range []string{e.Key(instance, "children"), e.Key(instance, "chores"), e.Key(childInstance, "chores"), e.Key(childInstance, "outbox")} {
+		if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
+			t.Errorf("there is still %s", key)
+		}
+	}
+}
+
+// One that was done and let its children go, one of the same id that died: both happened before the sweeper came.
+func childrenOfEachGenerationHaveTheirOwnFate(t *testing.T, e *Env) {
+	fates := map[store.Verb]store.State{store.Complete: store.Todo, store.Bury: store.Cancelled}
+	for first, second := range map[store.Verb]store.Verb{store.Complete: store.Bury, store.Bury: store.Complete} {
+		l := e.hold(t)
+		old := e.spawn(t, l, nil, "a", "b")
+		e.end(t, l, first)
+		l = e.again(t, l.Job.ID)
+		ids := e.spawn(t, l, nil, "a", "b")
+		e.end(t, l, second)
+		e.sweepLater(t)
+		e.Want(t, fates[first], old...)
+		e.Want(t, fates[second], ids...)
+		must(t, e.Store.Delete(t.Context(), l.Job.ID))
+	}
+}
+
+// Its outcome comes when its parent, which let it go, is already another job; who dispatched it, and was held up, may enqueue it just then.
+func aChildOfAParentEnqueuedAgainRunsOnce(t *testing.T, e *Env) {
+	l := e.hold(t)
+	w := child(l, "thumb")
+	e.commit(t, l, w)
+	e.EnqueueTo(t, childInstance, w.Child)
+	e.end(t, l, store.Complete)
+	l = e.again(t, l.Job.ID)
+	e.finishChild(t, e.claimChildren(t, 1)[0], store.Finish{Verb: store.Complete, Result: []byte(`1`)})
+	for range 2 {
+		must(t, e.Store.Delete(t.Context(), w.Child.ID))
+		_, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})
+		must(t, err)
+		for _, again := range e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases {
+			if wanted, err := e.Runtime.Wanted(t.Context(), &again.Job); err != nil || wanted {
+				t.Errorf("the child has ended, was enqueued late, and would run again: %v, %v", wanted, err)
+			}
+			e.endChild(t, again, store.Finish{Verb: store.Cancel})
+		}
+		e.sweepLater(t)
+		e.sweepLater(t)
+		if _, err := e.Store.Get(t.Context(), w.Child.ID); errors.Is(err, store.ErrNotFound) {
+			e.EnqueueTo(t, childInstance, w.Child)
+		}
+	}
+	e.end(t, l, store.Complete)
+	e.wantNoFamily(t)
 }

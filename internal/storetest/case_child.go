@@ -364,6 +364,10 @@ func allChildrenOfAParentThatIsGoneAreSeenTo(t *testing.T, e *Env) {
 			must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.Fresh))
 			e.end(t, e.claimOne(t), store.Complete)
 		},
+		"dead, and enqueued again with children of the same names": func(l *store.Lease) {
+			e.end(t, l, store.Bury)
+			e.spawn(t, e.again(t, l.Job.ID), nil, stepsOf(n)...)
+		},
 	} {
 		l := e.hold(t)
 		e.spawn(t, l, nil, stepsOf(n)...)

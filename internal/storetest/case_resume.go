@@ -12,7 +12,7 @@ import (
 // A requeue resumes with what is committed, or drops all of it, or what came after some step.
 func resumeCases() []Case {
 	return named(requeueResumesWithWhatIsCommitted, requeueAfreshDropsAll, requeueFromAStepDropsWhatCameAfter, aChildIsNotRequeued,
-		aRequeuedParentIsDeafToItsOldChildren, stepsAreInTheOrderInWhichTheyWereFirstCommitted)
+		aJobWithoutStepsIsRequeuedAfreshAsWell, aRequeueCancelsWhatWasToBeLetGo, aRequeuedParentIsDeafToItsOldChildren, stepsAreInTheOrderInWhichTheyWereFirstCommitted)
 }
 
 // family has a parent with two local steps around two children, one of which failed, and one that is open; it is dead.
@@ -81,6 +81,47 @@ func requeueFromAStepDropsWhatCameAfter(t *testing.T, e *Env) {
 	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.FromStep("good")))
 	e.wantSteps(t, l.Job.ID, "first")
 	e.sweepLater(t)
+}
+
+// What it ran and did not come to commit may have had its effect: afresh means under another key of idempotency, which the epoch is part of.
+func aJobWithoutStepsIsRequeuedAfreshAsWell(t *testing.T, e *Env) {
+	l := e.hold(t)
+	e.end(t, l, store.Bury)
+	wantErr(t, "from a step that is not there", e.Store.Requeue(t.Context(), l.Job.ID, store.FromStep("none")), store.ErrNotFound)
+	for i, m := range []store.RequeueMode{store.Resume, store.Fresh, store.Resume, store.Fresh} {
+		must(t, e.Store.Requeue(t.Context(), l.Job.ID, m))
+		again := e.claimOne(t)
+		if again.Steps.Epoch != (i+1)/2 || len(again.Steps.Known) != 0 || !again.Steps.Complete && i > 0 {
+			t.Errorf("requeued %d times it was claimed with %+v", i+1, again.Steps)
+		}
+		if i == 3 {
+			e.commit(t, again, local("a", `1`))
+		}
+		e.end(t, again, store.Bury)
+	}
+	e.wantStep(t, l.Job.ID, "a", store.StepCompleted, `1`, 0)
+	must(t, e.Store.Delete(t.Context(), l.Job.ID))
+	if n := e.Raw.Exists(t.Context(), e.Key(instance, "stepped")).Val(); n != 0 {
+		t.Error("something of its steps is left")
+	}
+}
+
+// A parent that is done lets its children go, if the sweeper comes before a requeue; else they are cancelled, all of them.
+func aRequeueCancelsWhatWasToBeLetGo(t *testing.T, e *Env) {
+	l := e.hold(t)
+	ids := e.spawn(t, l, nil, "a", "b")
+	e.end(t, l, store.Complete)
+	e.requeueUntold(t, l.Job.ID)
+	k := e.claimChildren(t, 1)[0]
+	if wanted, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || wanted {
+		t.Errorf("a child that is to be cancelled is wanted: %v, %v", wanted, err)
+	}
+	e.endChild(t, k, store.Finish{Verb: store.Cancel})
+	e.sweepLater(t)
+	e.Want(t, store.Cancelled, ids...)
+	e.end(t, e.claimOne(t), store.Complete)
+	e.sweepLater(t)
+	e.wantNoFamily(t)
 }
 
 func aChildIsNotRequeued(t *testing.T, e *Env) {

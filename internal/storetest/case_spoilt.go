@@ -13,7 +13,7 @@ import (
 
 // What stands in one job's way stops no other, and an instance is removed whole or not at all.
 func spoiltCases() []Case {
-	return named(aForeignKeyOfOneParentKeepsNoOthersOutcome, aForeignKeyOfOneJobStopsNoOthersRequeue, manyJobsWithManyStepsAreRequeuedInBoundedCalls,
+	return named(aForeignKeyOfOneParentKeepsNoOthersOutcome, aForeignKeyOfOneParentKeepsNoOthersLostChild, aForeignKeyOfOneJobStopsNoOthersRequeue, manyJobsWithManyStepsAreRequeuedInBoundedCalls,
 		anInstanceThatOwesOutcomesIsNotDeletedUnforced, anInstanceWithStepsOfManyJobsIsDeletedUnforced)
 }
 
@@ -45,6 +45,20 @@ func aForeignKeyOfOneParentKeepsNoOthersOutcome(t *testing.T, e *Env) {
 	undo()
 	e.sweepLater(t)
 	e.wantStep(t, bad, "thumb", store.StepCompleted, `7`, store.FateDone)
+}
+
+func aForeignKeyOfOneParentKeepsNoOthersLostChild(t *testing.T, e *Env) {
+	var parents []*store.Lease
+	var ids []uuid.UUID
+	for range 3 {
+		l := e.hold(t)
+		parents, ids = append(parents, l), append(ids, e.forsake(t, l, nil, "thumb")...)
+		e.end(t, l, store.Complete)
+	}
+	undo := e.spoil(t, e.stepsKey(parents[1].Job.ID), "list")
+	e.sweepLater(t)
+	undo()
+	e.Want(t, store.Todo, ids[0], ids[2])
 }
 
 func aForeignKeyOfOneJobStopsNoOthersRequeue(t *testing.T, e *Env) {

@@ -45,7 +45,7 @@ func Cases() []Case {
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
 		cronCases(), cronGoneCases(), cronBadCases(), ownerCases(), dispatchCases(), tickCases(), recordCases(),
-		stepCases(), parkCases(), childCases(), againCases(), untoldCases(), resumeCases(), sweepCases(), spoiltCases(),
+		stepCases(), parkCases(), childCases(), againCases(), owedCases(), stepBoundCases(), untoldCases(), resumeCases(), sweepCases(), spoiltCases(),
 		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }
 

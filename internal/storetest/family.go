@@ -100,12 +100,13 @@ type families struct {
 	untold   []store.Outcome // of children that ended in the hands of a worker that has not told
 	born     map[uuid.UUID]bool
 	done     map[uuid.UUID]bool // children whose body has run to its end
+	asked    map[uuid.UUID]bool // jobs that somebody has cancelled
 	children []uuid.UUID
 }
 
 func newFamilies(rig ModelRig) *families {
 	f := &families{rig: rig, ctx: context.Background(), process: uuid.New(), parents: map[uuid.UUID]*parentModel{},
-		latest: map[uuid.UUID]*store.Lease{}, born: map[uuid.UUID]bool{}, done: map[uuid.UUID]bool{}}
+		latest: map[uuid.UUID]*store.Lease{}, born: map[uuid.UUID]bool{}, done: map[uuid.UUID]bool{}, asked: map[uuid.UUID]bool{}}
 	if rig.Store != nil {
 		f.rt = rig.Store.Runtime()
 	}
@@ -167,11 +168,24 @@ func (f *families) check(t *rapid.T) {
 			}
 		}
 		f.checkWait(t, j, p, now, at)
+		f.checkOpen(t, j, now)
 		for name, s := range now {
 			if s.State != store.StepDispatched {
 				p.ended[name] = s
 				delete(p.open, name)
 			}
+		}
+	}
+}
+
+// checkOpen fails if a child was cancelled though its parent, which has not ended, waits for it, and nobody asked for that.
+func (f *families) checkOpen(t *rapid.T, j store.Job, now map[string]store.Step) {
+	for name, s := range now {
+		if s.State != store.StepDispatched || j.State.Terminal() || f.asked[s.Child] {
+			continue
+		}
+		if c, err := f.rig.Store.Get(f.ctx, s.Child); err == nil && c.State == store.Cancelled {
+			t.Fatalf("child %s of step %s of %s was cancelled, and nobody asked for that", s.Child, name, j.ID)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 func (f *families) admin(t *rapid.T, do func(context.Context, uuid.UUID) error) {
 	id, _ := draw(t, slices.Concat(f.ids, f.children))
+	f.asked[id] = true
 	t.Logf("%s: %v", name4(id), do(f.ctx, id)) // it may have ended, or be gone, or be doing
 }
 

@@ -51,6 +51,7 @@ func (f *families) events() map[string]familyEvent {
 	}
 	return map[string]familyEvent{
 		"enqueue parent": {func() bool { return len(f.ids) < 6 }, f.enqueueParent},
+		"enqueue again":  {jobs, f.enqueueAgain},
 		"claim parent":   {jobs, func(t *rapid.T) { f.held = append(f.held, f.claim(t, parentsIn)...) }},
 		"claim child":    {jobs, func(t *rapid.T) { f.kids = append(f.kids, f.claim(t, childrenIn)...) }},
 		"live":           {always, f.live},
@@ -104,6 +105,19 @@ func (f *families) enqueueParent(t *rapid.T) {
 	_, err := f.rt.Enqueue(f.ctx, new(store.Lane), parentsIn, []store.NewJob{{ID: id, Payload: []byte(`{}`)}})
 	f.fail(t, err)
 	f.ids = append(f.ids, id)
+	f.parents[id] = &parentModel{ended: map[string]store.Step{}, open: map[string]uuid.UUID{}}
+}
+
+// enqueueAgain enqueues another job under the id of a parent that was removed.
+func (f *families) enqueueAgain(t *rapid.T) {
+	id, _ := draw(t, f.ids)
+	if _, err := f.rig.Store.Get(f.ctx, id); !errors.Is(err, store.ErrNotFound) {
+		return
+	}
+	time.Sleep(2 * time.Millisecond) // by the server's clock one is told from the other
+	_, err := f.rt.Enqueue(f.ctx, new(store.Lane), parentsIn, []store.NewJob{{ID: id, Payload: []byte(`{}`)}})
+	f.fail(t, err)
+	t.Logf("%s is enqueued again", name4(id))
 	f.parents[id] = &parentModel{ended: map[string]store.Step{}, open: map[string]uuid.UUID{}}
 }
 

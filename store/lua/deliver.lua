@@ -2,8 +2,9 @@
 -- KEYS: the instance's, that of the parents.
 -- ARGV: for each outcome: the parent's id; name of the step; the child's id; its fate: d done, x dead, c cancelled, g gone, l lost; its
 --   result or the reason; 1 if it is to be noted although the record can't be read, else 0.
--- Returns: 0; a letter for each: w written, i it had one, or nobody wants it, k it is to be kept for now: the parent is gone, and its
---   children have not been told, f as well: its records' key is foreign; the parents that are todo with it; foreign keys, each with its type.
+-- Returns: 0; a letter for each: w written, i it had one, or nobody wants it, k it is to be kept for now: it may be a child of before its
+--   parent was requeued or removed, and those have not been told, f as well: its records' key is foreign; the parents that are todo with it;
+--   foreign keys, each with its type.
 
 local bad = foreign()
 if bad then return bad end
@@ -34,9 +35,7 @@ for i = 1, n do
   local letter = sub(old or '', 1, 1)
   local broken = old and not body and ARGV[at] == '1' and (letter == '' or not string.find('cezkrf', letter, 1, true))
   local mine = id .. '\n' .. name
-  letters[i] = 'i'
-  if spoilt[id] then letters[i] = 'f' end
-  if not spoilt[id] and call('HEXISTS', jobs, id) == 0 and leaves(id) then letters[i] = 'k' end
+  letters[i] = spoilt[id] and 'f' or 'i'
   if (open or broken) and not new[mine] then
     letters[i] = 'w'
     seq, gen, instance = seq or whole(h[3]), gen or whole(h[1]), instance or ''
@@ -67,6 +66,9 @@ for i = 1, n do
       table.insert(marks[id], '\1' .. name)
       if wait[2] <= 0 or wait[3] == 'y' or sub(record, 1, 1) == 'f' then ready[id] = true end
     end
+  elseif letters[i] == 'i' and not (h and h[1] == 0) then
+    local at = match(old or '', '^[rf]%d+ %d+ [^\n]*\n()')
+    if not (at and sub(old, at, at + 15) == child) and leaves(id, h and h[1]) then letters[i] = 'k' end
   end
 end
 

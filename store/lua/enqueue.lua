@@ -74,6 +74,11 @@ if ARGV[4] ~= '0' or not live[lane] or #ARGV > 4 + 2 * n then
     end
   end
   for i = 2 * n, 2 * k + 1, -1 do records[i] = nil end
+  if live[stepped] then
+    local accepted = {}
+    for i = 1, k do accepted[i] = records[2 * i - 1] end
+    vacate(accepted)
+  end
   add('HSET', locks, newLocks)
   add('HSET', owners, newOwners)
   add('ZADD', windows, newWindows)

@@ -354,6 +354,13 @@ if not notes[1] and left > 0 then
 end
 if cut or (left > 0 and asking > 0 and not notes[1]) then again = 0 end
 
+-- What the ends mean for families, keys and deadlines: before anything is trimmed, so that what is owed is known.
+if special then
+  close(completed, true, now, GRACE)
+  close(ended, false, now, GRACE)
+  close(culled, false, now)
+end
+
 -- Keep within the bounds of retention.
 local function bound(state, added, count)
   if #added == 0 or count < 0 then return {} end
@@ -373,11 +380,6 @@ if probe and not busy then drop('HDEL', probes, { process }) end
 drop('ZREM', doing, undone)
 drop('HDEL', workers, idle)
 drop('ZREM', cancels, ids)
-if special then
-  close(completed, true, now, GRACE)
-  close(ended, false, now, GRACE)
-  close(culled, false, now)
-end
 trim(done, trimmedDone)
 trim(dead, trimmedDead)
 trim(cancelled, trimmedCancelled)

@@ -450,19 +450,21 @@ local function owe(ids, fate, now, wait)
   add('ZADD', chores, work)
 end
 
--- Notes for the sweeper that the open children of these jobs, up to their present generation, are to be cancelled (c) or left to
--- themselves (d).
+-- Notes for the sweeper that the open children of these jobs, up to their present generation, are to be cancelled (c), also those that were
+-- to be left to themselves and were not yet, or left to themselves (d).
 local function stray(ids, fate, now)
-  local heads, work = look('HMGET', stepped, ids), {}
+  local heads, work, other = look('HMGET', stepped, ids), {}, {}
   for i = 1, #ids do
     local gen, open = match(heads[i] or '', '^(%d+) .* (%d+)$')
     if gen and open ~= '0' then
       work[#work + 1] = whole(now)
       work[#work + 1] = 's' .. fate .. ids[i] .. format('%06d', tonumber(gen))
+      if fate == 'c' then other[#other + 1] = 'sd' .. ids[i] .. format('%06d', tonumber(gen)) end
       tasks = tasks + 1
     end
   end
   add('ZADD', chores, work)
+  drop('ZREM', chores, other)
 end
 
 -- What the end of jobs means for their parents and children, keys and deadlines. completed: whether they are done; wait: see owe.
@@ -474,16 +476,26 @@ local function close(ids, completed, now, wait)
   drop('ZREM', deadlines, ids)
 end
 
--- Whether a job has children, of any generation, that the sweeper has still to cancel or to let go.
-local function leaves(id)
-  return live[children] and #redis.pcall('ZRANGEBYLEX', children, '[' .. id .. '0', '(' .. id .. ':', 'LIMIT', 0, 1) > 0
+-- Whether a job has children, of any generation or of those before one, that the sweeper has still to cancel or to let go.
+local function leaves(id, gen)
+  local to = '(' .. id .. (gen and format('%06d', gen) or ':')
+  return live[children] and #redis.pcall('ZRANGEBYLEX', children, '[' .. id .. '0', to, 'LIMIT', 0, 1) > 0
 end
 
--- The same, given its entry in stepped, which spares most the look.
-local function familiar(id, text) return match(text, ' (%d+)$') ~= '0' and leaves(id) end
+-- The same, of any generation, given its entry in stepped, which spares most the look: those of a first generation are all counted as open.
+local function familiar(id, text) return not match(text, '^0 .* 0$') and leaves(id) end
+
+-- Adds to a list of chores what may be noted of a job's children, up to a generation.
+local function straysOf(list, id, gen)
+  for g = 0, math.min(gen, 99) do
+    list[#list + 1] = 'sc' .. id .. format('%06d', g)
+    list[#list + 1] = 'sd' .. id .. format('%06d', g)
+  end
+end
 
 -- Removes all that is kept of the jobs, but for their places in the sets of states. Of one that leaves children behind a head without records
--- stays until the sweeper has seen to them: so a job that is enqueued under its id has a later generation, and children of its own.
+-- stays until the sweeper has seen to them: so a job that is enqueued under its id has a later generation, and children of its own. Of one
+-- whose children have all been seen to no note stays either, which would speak of these.
 local function erase(ids)
   drop('HDEL', jobs, ids)
   drop('HDEL', runs, ids)
@@ -494,18 +506,32 @@ local function erase(ids)
   drop('HDEL', owners, ids)
   drop('HDEL', parents, ids)
   if not live[stepped] then return end
-  local had, heads, gone = look('HMGET', stepped, ids), {}, {}
+  local had, heads, gone, notes = look('HMGET', stepped, ids), {}, {}, {}
   for i = 1, #ids do
     local id = ids[i]
     if had[i] then redis.pcall('UNLINK', recordsKey(id)) end
     if had[i] and familiar(id, had[i]) then
       heads[#heads + 1] = id
       heads[#heads + 1] = headed({ parse(had[i])[1] + 1, 0, 0, 0, 0, 0, 0 })
-    else
+    elseif had[i] then
       gone[#gone + 1] = id
+      straysOf(notes, id, parse(had[i])[1])
     end
   end
   add('HSET', stepped, heads)
+  drop('HDEL', stepped, gone)
+  drop('ZREM', chores, notes)
+end
+
+-- Removes what is left of steps under the ids of jobs that are about to be accepted: of ones that went with their instance (see remove.lua).
+local function vacate(ids)
+  local had, gone = look('HMGET', stepped, ids), {}
+  for i = 1, #ids do
+    if had[i] and parse(had[i])[3] > 0 then
+      gone[#gone + 1] = ids[i]
+      redis.pcall('UNLINK', recordsKey(ids[i]))
+    end
+  end
   drop('HDEL', stepped, gone)
 end
 

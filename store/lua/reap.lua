@@ -116,6 +116,8 @@ add('ZADD', todo, toTodo)
 add('ZADD', suspects, toSuspects)
 add('ZADD', dead, toDead)
 add('ZADD', cancelled, toCancelled)
+mind(back, true)
+close(over, false, now) -- before anything is trimmed, so that what is owed is known
 local trimDone = outlived(done, tonumber(ARGV[4]), tonumber(ARGV[5]), now, STEP)
 local trimCancelled = outlived(cancelled, tonumber(ARGV[4]), tonumber(ARGV[5]), now, STEP)
 local trimDead = outlived(dead, tonumber(ARGV[6]), tonumber(ARGV[7]), now, STEP)
@@ -132,14 +134,12 @@ if notes[4] ~= whole(leaseFor) or notes[5] ~= whole(noted) then
   call('HSET', meta, 'lease', whole(leaseFor), 'leased', whole(noted))
 end
 if period > 0 then call('HSET', meta, 'reaped', stamp, 'grace', whole(grace)) end
-mind(back, true)
 tell(over, wanted(over, now))
 for set, list in pairs(shut) do drop('ZREM', set, list) end
 drop('ZREM', doing, ids)
 drop('HDEL', workers, freed)
 drop('HDEL', probes, gaveUp)
 drop('ZREM', cancels, ids)
-close(over, false, now)
 drop('ZREM', deadlines, expired)
 trim(done, trimDone)
 trim(cancelled, trimCancelled)

@@ -11,8 +11,8 @@ for i = 3, #ARGV do
   local member = ARGV[i]
   local id, child, name = sub(member, 1, 16), sub(member, 23, 38), match(member, '\n([^\n]*)$')
   local key, wrong = recordsOf(id)
-  if wrong then return wrong end
-  local start, times, since, instance, body = match(head(id) and call('HGET', key, name) or '', '^(d%d+ %d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  local text = not wrong and head(id) and call('HGET', key, name) or '' -- under a foreign key there is none, and others wait
+  local start, times, since, instance, body = match(text, '^(d%d+ %d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
   local wanted = body and sub(body, 1, 16) == child
   times = wanted and tonumber(times) + 1 or 0
   if wanted and done then

@@ -1,6 +1,6 @@
 -- Makes jobs that have ended todo again: attempts and crashes from zero, a new place, no deadline, the end's traces removed, the
 -- key of uniqueness taken again. Of their steps those that failed are dropped, and those that are open, whose children are to be
--- cancelled; by the mode all, or those from one on.
+-- cancelled, unless they were let go; by the mode all, or those from one on.
 -- KEYS: the instance's.
 -- ARGV: r resume, f afresh, s and a name: from that step on; the ids.
 -- Returns: 0; for each id, until their steps are 10,000 or have 4 MiB: the state that the job was in (0: no such job) and the id of another that has its key, else nothing;
@@ -17,7 +17,9 @@ local mode, cut = sub(ARGV[1], 1, 1), sub(ARGV[1], 2)
 -- The steps that a job loses, and its head without them; -4 if it has not the one from which on.
 local function lose(id)
   local h, key = head(id), recordsKey(id)
-  if not h then return mode == 's' and -4 or nil end
+  if not h and mode == 'r' then return end
+  if not h and mode == 's' then return -4 end
+  h = h or { 0, 0, 0, 0, 0, 0, 0 } -- what ran of it and was not committed is to run afresh as well
   local cursor, names, size, lost = '0', {}, {}, 0
   local from = mode == 'f' and 0 or mode == 's' and tonumber(match(call('HGET', key, cut) or '', '^%a(%d+) ') or -4) or nil
   if from == -4 then return -4 end

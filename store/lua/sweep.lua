@@ -16,6 +16,9 @@ local function later(entry, ms)
   again[#again + 1] = whole(now + ms)
   again[#again + 1] = entry
 end
+local function fateOf(family) -- what is noted for the children of one generation
+  return call('ZSCORE', chores, 'sc' .. family) and 'c' or call('ZSCORE', chores, 'sd' .. family) and 'd'
+end
 local function look_at(entry, member)
   local id, child, since, name = sub(member, 1, 16), sub(member, 23, 38), tonumber(sub(member, 39, 51)), match(member, '\n([^\n]*)$')
   local state = whereabouts(id)
@@ -25,9 +28,8 @@ local function look_at(entry, member)
   local other = (letter == 'd' and body and sub(body, 1, 16) ~= child) or (letter ~= '' and string.find('cezkrf', letter, 1, true))
   if not record or other or not state or state >= 5 then
     gone[#gone + 1] = entry
-    local family = sub(member, 1, 22) -- while its children are still to be seen to, they stay on the list
-    local pending = not record and (call('ZSCORE', chores, 'sc' .. family) or call('ZSCORE', chores, 'sd' .. family))
-    if other or not (record or pending) then stale[#stale + 1] = member end
+    local pending = fateOf(sub(member, 1, 22)) -- then they stay on the list until they have been seen to
+    if not pending and (other or not record) then stale[#stale + 1] = member end
   else
     later(entry, math.min(math.max(now - since, GRACE), longest))
     open[#open + 1] = member
@@ -41,31 +43,32 @@ for i = 1, #work do
   if kind == 'o' and #rest > 52 then
     look_at(entry, rest)
   elseif kind == 'r' and live[outbox] and call('HEXISTS', outbox, rest) == 1 then
-    local text = call('HGET', outbox, rest)
-    bytes = bytes + #text
+    bytes = bytes + call('HSTRLEN', outbox, rest) -- what is too much is not even read
     if bytes > 1048576 and #relays > 0 then
       full = true
     else
       later(entry, GRACE)
       relays[#relays + 1] = rest
-      relays[#relays + 1] = text
+      relays[#relays + 1] = call('HGET', outbox, rest)
     end
+  elseif kind == 's' and #rest == 23 and #strays > 400 then
+    full = true
   elseif kind == 's' and #rest == 23 then
     local fate, id, gen = sub(rest, 1, 1), sub(rest, 2, 17), sub(rest, 18)
     local kids = live[children] and call('ZRANGEBYLEX', children, '[' .. id .. '000000', '(' .. id .. format('%06d', (tonumber(gen) or 0) + 1), 'LIMIT', 0, 200) or {}
-    if #kids == 0 or #strays > 400 then
-      if #kids > 0 then
-        full = true
-      else
-        gone[#gone + 1] = entry
-        if call('HEXISTS', jobs, id) == 0 and not leaves(id) then over[#over + 1] = id end
+    if #kids == 0 then
+      gone[#gone + 1] = entry
+      if call('HEXISTS', jobs, id) == 0 and not leaves(id) then
+        over[#over + 1] = id
+        straysOf(gone, id, (head(id) or { 0 })[1])
       end
     else
       later(entry, #kids == 200 and 0 or GRACE)
       full = full or #kids == 200
       for k = 1, #kids do
         strays[#strays + 1] = kids[k]
-        strays[#strays + 1] = fate
+        local family = sub(kids[k], 1, 22) -- that of a generation before may have another fate
+        strays[#strays + 1] = family ~= id .. gen and fateOf(family) or fate
       end
     end
   else
