@@ -241,6 +241,22 @@ func TestAnUnknownZoneIsRefusedAndAMachineWithoutZonesIsTold(t *testing.T) {
 	}
 }
 
+func TestAZoneIsLoadedOnce(t *testing.T) {
+	first, err := cronspec.Zone("America/New_York")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := cronspec.Zone("America/New_York"); err != nil || again != first {
+		t.Errorf("%p and %p, %v; want the same", first, again, err)
+	}
+	if _, err := cronspec.Zone("Mars/Base"); err == nil {
+		t.Error("an unknown zone is not refused")
+	}
+	if _, err := cronspec.Zone("Local"); err == nil {
+		t.Error("Local is not refused")
+	}
+}
+
 func TestASpecSaysInWordsWhenItFires(t *testing.T) {
 	for spec, want := range map[string]string{
 		"30 2 * * *":                "at 02:30 every day, Europe/Paris time",

@@ -3,11 +3,26 @@ package cronspec
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
-// Zone returns a zone by its IANA name; "" is UTC. "Local" is refused: it is another one on another machine.
-func Zone(name string) (*time.Location, error) { return zone(name, time.LoadLocation) }
+// zones are those that were loaded, by their names: as many as there are zones, at most. Each takes reading a file, or a part of one.
+var zones sync.Map
+
+// Zone returns a zone by its IANA name; "" is UTC. "Local" is refused: it is another one on another machine. A zone is loaded once: what
+// becomes of its file later is for the next process.
+func Zone(name string) (*time.Location, error) {
+	known, _ := zones.Load(name)
+	if loc, ok := known.(*time.Location); ok {
+		return loc, nil
+	}
+	loc, err := zone(name, time.LoadLocation)
+	if err == nil {
+		zones.Store(name, loc)
+	}
+	return loc, err
+}
 
 var errNoZones = errors.New(`this machine has no zone data: import _ "time/tzdata" into the program`)
 
