@@ -1,14 +1,22 @@
 package worker
 
 import (
+	"maps"
+	"unicode/utf8"
+
 	"github.com/stint-go/stint/store"
 )
 
-// TickHook sees each tick that this process is about to dispatch, and returns what is added to the metadata of its job: at most 1 KiB, more is left
-// out as a whole, with a line in the log. It is for what belongs to this one dispatch, such as a trace; what a job is about belongs to its entry.
+// TickHook sees each tick that this process is about to dispatch, and returns what is added to the metadata of its job: UTF-8, at most 1 KiB, and
+// no more together with what the entry declares here than a job may have; else it is left out as a whole, with a line in the log. It is copied.
+// It is for what belongs to this one dispatch, such as a trace; what a job is about belongs to its entry.
 //
-// Other processes are about to dispatch the same tick, and one does. done, unless it is nil, is called when it is known which: with the event where
-// it was this process, else with nil. It may never be called when Run ends meanwhile. A panic of either is logged, and changes nothing else.
+// Other processes are about to dispatch the same tick, and one does. done, unless it is nil, is called once it is known what became of the tick:
+// with the event where this process has dispatched it, else with nil: then another one has, or it was not dispatched, or that is not known of
+// this process, which asks for what is still to be decided anew, and so calls the hook again. It may never be called when Run ends meanwhile.
+//
+// Both are called by the loop that dispatches all ticks of the instance, one after another, and have no context: what takes its time belongs
+// elsewhere. A panic of either is logged, and changes nothing else.
 type TickHook func(instance string, t Tick) (metadata map[string]string, done func(*TickDispatched))
 
 // maxTickMetadata bounds what a TickHook adds: 1,000 ticks may be dispatched in one call.
@@ -27,6 +35,7 @@ func (s *scheduler) announce(l *line, d *store.Decision) (done func(*TickDispatc
 	}
 	var metadata map[string]string
 	err := guard(func() error { metadata, done = hook(s.instance, t); return nil })
+	metadata = maps.Clone(metadata) // it is sent later, and may be sent again
 	size := metadataSize(&store.NewJob{Metadata: metadata})
 	switch {
 	case err != nil:
@@ -34,10 +43,21 @@ func (s *scheduler) announce(l *line, d *store.Decision) (done func(*TickDispatc
 		return nil
 	case size > maxTickMetadata || size+metadataSize(&l.declared.Job) > store.MaxMetadata:
 		s.run.log.Warn("the metadata that a hook has for a tick is too much", "entry", t.Entry, "instance", s.instance, "bytes", size)
+	case !isText(metadata):
+		s.run.log.Warn("the metadata that a hook has for a tick is not UTF-8", "entry", t.Entry, "instance", s.instance)
 	default:
 		d.Metadata = metadata
 	}
 	return done
+}
+
+func isText(metadata map[string]string) bool {
+	for k, v := range metadata {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return false
+		}
+	}
+	return true
 }
 
 // report tells who is waiting for it what became of a tick.

@@ -98,6 +98,9 @@ func TestAHookOfTicksThatMisbehavesCostsItsMetadataAlone(t *testing.T) {
 		"panics later": func(string, worker.Tick) (map[string]string, func(*worker.TickDispatched)) {
 			return nil, func(*worker.TickDispatched) { panic("oops") }
 		},
+		"has no text": func(string, worker.Tick) (map[string]string, func(*worker.TickDispatched)) {
+			return map[string]string{"k": "\xff"}, nil
+		},
 		"has too much": func(string, worker.Tick) (map[string]string, func(*worker.TickDispatched)) {
 			return map[string]string{"k": strings.Repeat("x", 1<<10)}, nil
 		},
@@ -119,4 +122,29 @@ func TestAHookOfTicksThatMisbehavesCostsItsMetadataAlone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request is encoded after the hook has returned, and again if its reply is lost.
+func TestWhatAHookReturnsForATickMayChangeAfterwards(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := each(10*time.Minute), each(10*time.Minute)
+		a.Key, b.Key = "a", "b"
+		same := map[string]string{}
+		r, _ := cronRig(t, worker.Config{OnTick: func(_ string, tick worker.Tick) (map[string]string, func(*worker.TickDispatched)) {
+			same["entry"] = tick.Entry
+			return same, nil
+		}}, a, b)
+		r.start()
+		settle(time.Hour + time.Second)
+		all := r.dispatches(store.DispatchFilter{})
+		if len(all) != 12 {
+			t.Errorf("%d ticks, want 12", len(all))
+		}
+		for _, d := range all {
+			if job := r.job(d.Job); job.Metadata["entry"] != d.Entry {
+				t.Errorf("the job of a tick of %s has %v", d.Entry, job.Metadata)
+			}
+		}
+		r.stopWell()
+	})
 }
