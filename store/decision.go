@@ -20,6 +20,9 @@ type Decision struct {
 type EntryTicks struct {
 	Entry     EntryState // as it was read
 	Decisions []Decision // the earliest first; together with those of other entries at most MaxCall
+	// Till is until when, by Redis' clock, these are what is to be decided: later the verdict is Behind. Zero: for as long as nobody else has
+	// decided any.
+	Till time.Time
 }
 
 // Latest is the latest of the decisions that is to be dispatched; the zero one if none is.
@@ -38,7 +41,7 @@ type TickVerdict byte
 // The verdicts. Only Decided has changed anything.
 const (
 	Decided  TickVerdict = 'a' // as far as Outcomes go
-	Behind   TickVerdict = 'b' // others have decided meanwhile: see Latest
+	Behind   TickVerdict = 'b' // others have decided meanwhile: see Latest; or Till is over
 	Altered  TickVerdict = 'c' // the definition is another one: read it
 	Early    TickVerdict = 'e' // after Outcomes comes a tick that is not due by Redis' clock
 	NoRoom   TickVerdict = 'f' // the call was full

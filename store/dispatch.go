@@ -20,7 +20,7 @@ type Dispatch struct {
 	FireAt time.Time // the tick; of a dispatch by hand, when that was
 	// DispatchedAt is when it was decided, Node who did.
 	DispatchedAt time.Time
-	Node         string
+	Node         string // "" of a dispatch by hand
 	Status       string // StatusDispatched, StatusSkipped or StatusFailed
 	Reason       string // of a tick that was skipped or has failed
 	Job          uuid.UUID
@@ -43,7 +43,8 @@ const (
 	ReasonUnmade  = "what its job is made of was lost"         // of one that has failed, until the entry is registered again
 )
 
-// maxReason and maxNode are how many bytes a record has of its reason and its node.
+// maxReason and maxNode are how many bytes a record has of its reason and its node; of a tick that was skipped after it had failed it has
+// both reasons.
 const (
 	maxReason = 512
 	maxNode   = 128
@@ -69,7 +70,8 @@ func (r *Runtime) Dispatch(ctx context.Context, lane *Lane, instance, node strin
 	for i := range all {
 		e := &all[i].Entry
 		keys = append(keys, r.s.keys.dispatches(instance, e.Key))
-		args = append(args, e.Key, ms(e.Decided), e.Fingerprint, recordAge(e).Milliseconds(), recordCount(e), flag(e.SkipOverlap), len(all[i].Decisions))
+		args = append(args, e.Key, ms(e.Decided), e.Fingerprint, recordAge(e).Milliseconds(), recordCount(e), flag(e.SkipOverlap), ms(all[i].Till),
+			len(all[i].Decisions))
 		for _, d := range all[i].Decisions {
 			args = append(args, r.decision(instance, e, d)...)
 		}
@@ -146,19 +148,19 @@ func (s *Store) spoilt(instance, entry, kind string) error {
 	return &KeyError{Key: s.keys.dispatches(instance, entry), Type: kind, Want: "zset"}
 }
 
-// Undispatched notes for the latest tick of each of these that was to be dispatched that it could not be, and why; others it passes over. It
-// works where Redis has no memory left, within the bounds of the entry's records, and where a foreign key spoils the instance's jobs. It
-// says of each entry whether that had not been noted yet, and when this was, by Redis' clock. A *KeyError, after all others were noted,
-// names the records of one that could not be.
+// Undispatched notes for the latest tick of each of these that was to be dispatched that it could not be, and why; others it passes over, and
+// those of entries that were removed, disabled or changed since, and of ticks that others have decided. It works where Redis has no memory
+// left, within the bounds of the entry's records, and where a foreign key spoils the instance's jobs. It says of each entry whether that had
+// not been noted yet, and when this was, by Redis' clock. A *KeyError, after all others were noted, names the records of one that could not be.
 func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason string, all []EntryTicks) ([]bool, time.Time, error) {
-	var keys []string
+	keys := []string{r.s.keys.cron(instance)[2]}
 	var sent []int
 	args := []any{cut(node, maxNode), cut(reason, maxReason)}
 	for i := range all {
 		e := &all[i].Entry
 		if d := all[i].Latest(); !d.Tick.IsZero() {
 			keys, sent = append(keys, r.s.keys.dispatches(instance, e.Key)), append(sent, i)
-			args = append(args, ms(d.Tick), recordAge(e).Milliseconds(), recordCount(e))
+			args = append(args, e.Key, e.Fingerprint, ms(d.Tick), recordAge(e).Milliseconds(), recordCount(e))
 		}
 	}
 	first, now := make([]bool, len(all)), time.Time{}
@@ -201,7 +203,7 @@ func (s *Store) RunEntry(ctx context.Context, key string) (uuid.UUID, error) {
 		keys := append(append(s.instanceKeys(instance), s.keys.lane(instance, lane)), s.keys.cron(instance)[1:]...)
 		keys = append(keys, s.keys.dispatches(instance, key))
 		answers, _, err := s.dispatch(ctx, instance, keys, []any{number, "", key, 0, "",
-			recordAge(e).Milliseconds(), recordCount(e), 0, 1, "h", 0, 0, "", id[:], "", 0}, []EntryTicks{{Entry: *e}})
+			recordAge(e).Milliseconds(), recordCount(e), 0, 0, 1, "h", 0, 0, "", id[:], "", 0}, []EntryTicks{{Entry: *e}})
 		if err != nil {
 			return err
 		}

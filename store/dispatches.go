@@ -37,7 +37,7 @@ func (s *Store) FindDispatch(ctx context.Context, entry string, tick time.Time) 
 	var found Dispatch
 	err := s.entry(ctx, "finding a dispatch", entry, func(instance string) error {
 		key, at := s.keys.dispatches(instance, entry), strconv.FormatInt(ms(tick), 10)
-		for look := range dispatchLooks { // between a tick and a later one that stands for it there may be what was done by hand, or has failed
+		for look := range findLooks { // between a tick and a later one that stands for it there may be what was done by hand, or has failed
 			z := redis.ZRangeArgs{Key: key, Start: at, Stop: "+inf", ByScore: true, Offset: int64(look) * dispatchStep, Count: dispatchStep}
 			some, err := s.rdb.ZRangeArgs(ctx, z).Result()
 			if err != nil {
@@ -68,9 +68,11 @@ func (s *Store) Dispatched(ctx context.Context, entry string, tick time.Time) (b
 	return err == nil && d.Status == StatusDispatched, err
 }
 
-// dispatchLooks is how often a search goes on, dispatchStep records at a time.
+// dispatchLooks is how often a listing goes on for a page, findLooks a search for one tick, as far as dispatch.lua looks, dispatchStep records
+// at a time.
 const (
 	dispatchLooks = 20
+	findLooks     = 2
 	dispatchStep  = 500
 )
 

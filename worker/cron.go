@@ -33,7 +33,8 @@ type Cron struct {
 	Zone string
 	// Instance is whose job it is. It need not be handled by this process.
 	Instance string
-	// Payload and Options make the job of each tick. ID, At, Delay and Unique are refused: a tick's job has an id of its own.
+	// Payload and Options make the job of each tick. ID, At, Delay and Unique are refused: a tick's job has an id of its own. So is Deadline:
+	// it is one moment, from which on all jobs would be dead.
 	Payload any
 	Options []EnqueueOption
 	// CatchUp says how many of the ticks that were missed, since no process was there or Redis was away, are made up for: the latest
@@ -43,7 +44,8 @@ type Cron struct {
 	Window time.Duration
 	// Jitter holds each job back for a part of it, which is always the same for a tick. It changes nothing of the tick.
 	Jitter time.Duration
-	// SkipOverlap skips a tick while the job of the last one that was dispatched has not ended.
+	// SkipOverlap skips a tick while the job of the last one that was dispatched has not ended: nor has one that Jitter still holds back,
+	// so that a Jitter as long as the time between two ticks skips some of them.
 	SkipOverlap bool
 	// RecordAge and RecordCount bound what is kept of its ticks, by default 7 days and 10,000. Age must not be less than Window, nor
 	// Count less than CatchUp.
@@ -55,7 +57,8 @@ type Cron struct {
 //
 // Every process that may fire an entry declares it; there is no leader. What is registered last stands, in all of them: a process whose
 // own declaration is another one fires by that which stands, and says so once, as EntryReplaced. An entry that was disabled stays so, and
-// one that was removed, while this process runs, is not fired any more. An entry without a process that declares it does not fire.
+// one that was removed, while this process runs, is not fired any more until a process that starts has brought it back. An entry
+// without a process that declares it does not fire.
 //
 // An entry is the same in all processes, and its job is made once, of what is declared here: so the Hooks of the Config do not see it. What they
 // would add differs from process to process, or is of the tick: a trace, a text encrypted anew. Its payload is no place for a secret.
@@ -153,6 +156,8 @@ func (c Cron) job() (store.NewJob, error) {
 		return store.NewJob{}, invalid("the option ID: each tick's job has its own")
 	case e.delayed || e.timed:
 		return store.NewJob{}, invalid("the option At or Delay: a tick's job runs at its tick, or after Jitter")
+	case !e.job.Deadline.IsZero():
+		return store.NewJob{}, invalid("the option Deadline: it would be the same for all ticks")
 	case e.job.Unique != store.Unique{}:
 		return store.NewJob{}, invalid("the option Unique: a tick's job is unique; see SkipOverlap")
 	}

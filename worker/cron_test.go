@@ -620,6 +620,7 @@ func TestABadEntryIsRefusedByRun(t *testing.T) {
 			"instance name":            func(c *worker.Cron) { c.Instance = "" },
 			"option ID":                func(c *worker.Cron) { c.Options = []worker.EnqueueOption{worker.ID(theID)} },
 			"At or Delay":              func(c *worker.Cron) { c.Options = []worker.EnqueueOption{worker.Delay(0)} },
+			"option Deadline":          func(c *worker.Cron) { c.Options = []worker.EnqueueOption{worker.Deadline(time.Now().Add(time.Hour))} },
 			"option Unique":            func(c *worker.Cron) { c.Options = []worker.EnqueueOption{worker.Unique("k", worker.UntilDone())} },
 			"priority 11":              func(c *worker.Cron) { c.Options = []worker.EnqueueOption{worker.Priority(11)} },
 			"the payload":              func(c *worker.Cron) { c.Payload = func() {} },

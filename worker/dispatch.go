@@ -17,6 +17,9 @@ func (s *scheduler) dispatch(ctx context.Context, r *request) error {
 	answers, now, err := s.run.rt.Dispatch(ctx, &s.lane, s.instance, s.run.cfg.Node, r.ticks)
 	s.sync(sent, now)
 	if err != nil {
+		for i := range r.ticks { // if it is made again, and was not carried out
+			r.ticks[i].Till = r.till
+		}
 		return errors.Join(err, s.undispatched(ctx, r, err))
 	}
 	s.pending = nil
@@ -36,18 +39,21 @@ func (s *scheduler) answer(l *line, asked store.EntryTicks, dones []func(*TickDi
 	case store.Absent, store.Altered:
 		s.stale = true
 		return
-	case store.Disabled:
+	case store.Disabled: // if this is what was answered long ago it may be enabled by now
+		s.stale = true
 		l.state.Enabled, l.next = false, l.spec.Next(s.now().Add(s.run.rarely(refreshEvery)))
+	case store.Unmade:
+		l.failures++
+		l.unmade, s.stale = true, true
+		l.state.Decided, l.state.Last = a.Latest, a.Last
 	default:
 		l.state.Decided, l.state.Last, l.failures = a.Latest, a.Last, 0
 		s.reckon(l)
 	}
 	s.tellAll(l, asked.Decisions, dones, a)
-	if a.Verdict == store.Unmade {
-		l.unmade, s.stale = true, true
-		return
+	if !l.unmade {
+		s.push(l)
 	}
-	s.push(l)
 }
 
 // reckon says from when on the ticks of a line are to be decided, and when to ask for the next.

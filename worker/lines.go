@@ -1,13 +1,16 @@
 package worker
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/cronspec"
+	"github.com/stint-go/stint/internal/loop"
 	"github.com/stint-go/stint/store"
 )
 
@@ -37,7 +40,7 @@ func (s *scheduler) register(ctx context.Context, lines []*line, missing bool) e
 				s.refuse(l, "%s", about[i])
 				continue
 			case store.Removed:
-				l.removed = true
+				l.removed, l.barred = true, false
 				s.drop(l)
 				continue
 			case store.Registered, store.Changed, store.Retimed:
@@ -74,10 +77,8 @@ func (s *scheduler) look(ctx context.Context) error {
 			own = append(own, l)
 		}
 	}
-	if err := s.register(ctx, barred, false); err != nil {
-		return err
-	}
-	if err := s.checkNames(ctx, own); err != nil {
+	// Others may have registered another definition since these were barred: that stands.
+	if err := errors.Join(s.register(ctx, barred, true), s.checkNames(ctx, own)); err != nil {
 		return err
 	}
 	s.looked, s.curious = time.Now(), false
@@ -141,11 +142,11 @@ func (s *scheduler) load(ctx context.Context) error {
 	return nil
 }
 
-// read takes in the state of all lines, and returns those that there is none of.
+// read takes in the state of all lines, and returns those that there is none of. What was removed may be back.
 func (s *scheduler) read(ctx context.Context) (lost []*line, changes string, err error) {
 	var lines []*line
 	for _, l := range s.lines {
-		if !l.removed && !l.barred {
+		if !l.barred {
 			lines = append(lines, l)
 		}
 	}
@@ -167,10 +168,12 @@ func (s *scheduler) read(ctx context.Context) (lost []*line, changes string, err
 		}
 		for i, l := range some {
 			if i >= len(got.Entries) || got.Entries[i].Missing || l.unmade {
-				l.unmade = false
-				lost = append(lost, l)
+				if l.unmade = false; !l.removed {
+					lost = append(lost, l)
+				}
 				continue
 			}
+			l.removed = false
 			s.adopt(l, got.Entries[i])
 		}
 		lines = lines[len(some):]
@@ -180,25 +183,31 @@ func (s *scheduler) read(ctx context.Context) (lost []*line, changes string, err
 
 // adopt makes a line fire by what stands.
 func (s *scheduler) adopt(l *line, state store.EntryState) {
-	if state.Fingerprint != l.mine && l.standing != state.Fingerprint {
+	if s.registered && state.Fingerprint != l.mine && l.standing != state.Fingerprint {
 		s.run.log.Warn("another process has registered another definition of an entry", "entry", l.declared.Key, "instance", s.instance,
 			"spec", state.Spec, "zone", state.Zone)
 		s.run.events.emit(EntryReplaced{Entry: l.declared.Key, Instance: s.instance, Spec: state.Spec, Zone: state.Zone})
 	}
 	l.standing = state.Fingerprint
-	zone, err := cronspec.Zone(state.Zone)
-	if err == nil {
-		l.spec, err = cronspec.Parse(state.Spec, zone)
-	}
-	if err != nil {
-		s.refuse(l, "what stands of it can't be read here: %w", err)
-		return
+	if l.spec == (cronspec.Spec{}) || state.Spec != l.state.Spec || state.Zone != l.state.Zone {
+		zone, err := cronspec.Zone(state.Zone)
+		spec, wrong := cronspec.Parse(state.Spec, zone)
+		if err = cmp.Or(err, wrong); err != nil {
+			s.refuse(l, "what stands of it can't be read here: %w", err)
+			return
+		}
+		l.spec = spec
 	}
 	l.state, l.refused = state, ""
 	if s.pending != nil && slices.Contains(s.pending.lines, l) {
 		return // it is put back with the answer
 	}
 	s.reckon(l)
+	if l.failures > 0 { // what could not be dispatched is put off, whatever else has changed
+		if later := s.now().Add(loop.Pause(l.failures, loop.MaxPause)); !l.next.IsZero() && l.next.Before(later) {
+			l.next = later
+		}
+	}
 	s.push(l)
 }
 

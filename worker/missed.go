@@ -24,7 +24,7 @@ const (
 // older than the window are skipped; of those that were missed within it, all but the latest few are. It looks at no more ticks than it names.
 func plan(spec cronspec.Spec, e *store.EntryState, base, now time.Time) []store.Decision {
 	var all []store.Decision
-	from, edge := base, now.Add(-e.Window)
+	from, edge := base, now.Add(-max(e.Window, prompt)) // what is decided promptly was not missed, however short the window
 	if first := spec.Next(from); !first.IsZero() && first.Before(edge) {
 		last := spec.Last(edge.Add(-time.Nanosecond))
 		all = append(all, store.Decision{Tick: last, First: first, Skip: fmt.Sprintf("missed, and older than the window of %v", e.Window)})
@@ -48,6 +48,9 @@ func plan(spec cronspec.Spec, e *store.EntryState, base, now time.Time) []store.
 	}
 	previous := e.Last
 	for _, t := range append(missed[skips:], spec.Latest(from, now, most)...) {
+		if !previous.Before(t) { // it was dispatched by a clock that has gone back since
+			previous = time.Time{}
+		}
 		all = append(all, store.Decision{Tick: t, Previous: previous})
 		previous = t
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/stint-go/stint/internal/cronspec"
@@ -55,7 +56,7 @@ type line struct {
 	refused  string    // why it can't be fired, as it was said last; "" if it can
 	unmade   bool      // what its jobs are made of was lost
 	standing string    // the fingerprint of what stands, as it was said last
-	failures int       // in a row: its records can't be written
+	failures int       // in a row: its records can't be written, or its job can't be made
 	failed   time.Time // the tick that this was said of last
 }
 
@@ -65,6 +66,7 @@ type request struct {
 	ticks []store.EntryTicks
 	dones [][]func(*TickDispatched) // see TickHook; of each decision
 	since time.Time
+	till  time.Time // by Redis' clock: later its ticks were missed, and are planned anew
 }
 
 func newScheduler(r *process, instance string, all []store.Definition) *scheduler {
@@ -81,6 +83,8 @@ func (s *scheduler) start() {
 		Name:    loop.Name{Loop: "cron", Instance: s.instance},
 		Outages: &s.run.outages,
 		Pass:    s.pass,
+		// What fails may be what is looked at, and no tick: those are to be decided promptly all the same.
+		MaxPause: prompt / 2,
 	})
 }
 
@@ -99,22 +103,20 @@ func (s *scheduler) sync(sent, server time.Time) {
 }
 
 func (s *scheduler) pass(ctx context.Context) (time.Duration, error) {
+	var bad error // to register and to look take keys, and memory, that a tick does not: what stands fires all the same
 	if !s.registered {
-		if err := s.register(ctx, s.lines, false); err != nil {
-			return 0, err
-		}
-		s.registered = true
+		bad = s.register(ctx, s.lines, false)
+		s.registered = bad == nil
 	}
 	every := s.run.rarely(refreshEvery)
 	if s.stale || s.curious || time.Since(s.looked) >= every {
-		if err := s.look(ctx); err != nil {
-			return 0, err
-		}
+		bad = errors.Join(bad, s.look(ctx))
 	}
 	if r := s.request(); r != nil {
-		if err := s.dispatch(ctx, r); err != nil {
-			return 0, err
-		}
+		bad = errors.Join(bad, s.dispatch(ctx, r))
+	}
+	if bad != nil {
+		return 0, bad
 	}
 	wait := every - time.Since(s.looked)
 	if len(s.due) > 0 {
@@ -137,7 +139,7 @@ func (s *scheduler) request() *request {
 		s.pending = nil
 		s.giveUp(p)
 	}
-	r, decisions := &request{since: time.Now()}, 0
+	r, decisions, size := &request{since: time.Now(), till: now.Add(prompt)}, 0, 0
 	for len(s.due) > 0 && !s.due[0].next.After(now) {
 		l := s.due[0]
 		if !l.state.Enabled {
@@ -158,6 +160,9 @@ func (s *scheduler) request() *request {
 		if decisions > 0 && decisions+len(all) > store.MaxCall {
 			break
 		}
+		if all = fit(all, jobSize(&l.declared.Job), &size); len(all) == 0 {
+			break
+		}
 		decisions += len(all)
 		dones := make([]func(*TickDispatched), len(all))
 		for i := range all {
@@ -174,6 +179,21 @@ func (s *scheduler) request() *request {
 	}
 	s.pending = r
 	return r
+}
+
+// fit returns as many of the decisions as a call has room for, whose jobs have a size each: at least one of the first. Those that it has no
+// room for the store would not take, and each would be sent and told of again and again.
+func fit(all []store.Decision, job int, size *int) []store.Decision {
+	for i, d := range all {
+		if d.Skip != "" {
+			continue
+		}
+		if *size > 0 && *size+job > registerSize {
+			return all[:i]
+		}
+		*size += job
+	}
+	return all
 }
 
 // queueOfLines is a heap: the first is the next to fire.

@@ -123,6 +123,11 @@ func aPartThatWasLostIsRegisteredAgain(t *testing.T, e *Env) {
 		"its definition":                      {[]any{"HDEL", "cron", "a"}, definition("a"), "c"},
 		"its job":                             {[]any{"HDEL", "cron_jobs", "a"}, definition("a"), "c"},
 		"all jobs":                            {[]any{"DEL", "cron_jobs"}, definition("a"), "c"},
+		"garbage for its definition":          {[]any{"HSET", "cron", "a", "garbage"}, definition("a"), "c"},
+		"another one than it was":             {[]any{"HSET", "cron", "a", "{}"}, definition("a"), "c"},
+		"garbage for its job":                 {[]any{"HSET", "cron_jobs", "a", "garbage"}, definition("a"), "c"},
+		"garbage for its job's deadline":      {[]any{"HSET", "cron_jobs", "a", "x 5"}, definition("a"), "c"},
+		"garbage for another one's":           {[]any{"HSET", "cron_jobs", "a", "x 5"}, other, "t"},
 		"what is known of its ticks":          {[]any{"HSET", "cron_ticks", "a", "1 x 0 0 0 "}, definition("a"), "n"},
 		"its job, and another one stands now": {[]any{"HDEL", "cron_jobs", "a"}, other, "t"},
 	} {
@@ -151,7 +156,8 @@ func anEntryWithoutItsJobFailsUntilItIsRegisteredAgain(t *testing.T, e *Env) {
 	_, tick := e.past(t, "a")
 	e.dispatch(t, "node", "a", tick)
 	next := tick.Add(time.Minute)
-	for i, lose := range [][]any{{"HDEL", e.Key(instance, "cron_jobs"), "a"}, {"HSET", e.Key(instance, "cron_jobs"), "a", "garbage"}} {
+	cronJobs := e.Key(instance, "cron_jobs")
+	for i, lose := range [][]any{{"HDEL", cronJobs, "a"}, {"HSET", cronJobs, "a", "garbage"}, {"HSET", cronJobs, "a", "garbage 5"}} {
 		e.put(t, lose...)
 		want := "f" // noted, the first time
 		if i > 0 {

@@ -15,7 +15,8 @@ import (
 // The records of ticks.
 func recordCases() []Case {
 	return named(aSkippedTickHasItsReasonAndMayStandForMany, aTickAmongManyIsFoundWhateverStandsBetween,
-		aFailedTickIsUpgradedAndTheFirstSuccessStands, aFailedTickIsNotedThoughTheJobsAreSpoilt, failuresAreBoundedAsAllRecordsAre,
+		aFailedTickIsUpgradedAndTheFirstSuccessStands, aFailedTickIsNotedThoughTheJobsAreSpoilt,
+		nothingIsNotedOfATickThatIsNotToBeDecided, aTickWithoutARecordIsLookedForAmongAThousand, failuresAreBoundedAsAllRecordsAre,
 		recordsAreBoundedByAgeAndCount, anUpgradedRecordPushesNoOtherOut, recordsAreListedByEntryStatusNodeAndTime)
 }
 
@@ -50,6 +51,22 @@ func aSkippedTickHasItsReasonAndMayStandForMany(t *testing.T, e *Env) {
 	for _, tick := range []time.Time{first.Add(-time.Minute), last.Add(30 * time.Second), last.Add(2 * time.Minute)} {
 		_, err := e.Store.FindDispatch(ctx, "a", tick)
 		wantErr(t, "a tick that nothing stands for", err, store.ErrNotFound)
+	}
+}
+
+func aTickWithoutARecordIsLookedForAmongAThousand(t *testing.T, e *Env) {
+	_, tick := e.past(t, "a")
+	cmd := []any{"ZADD", e.Key(instance, "cron_dispatch:a")}
+	for i := range 3000 {
+		ms := tick.UnixMilli() + int64(i) + 1
+		cmd = append(cmd, ms, fmt.Sprintf("d %d %d %d 0 0123456789abcdef", ms, ms, ms))
+	}
+	e.put(t, cmd...)
+	before := e.Fault.Seen()
+	_, err := e.Store.FindDispatch(t.Context(), "a", tick)
+	wantErr(t, "a tick without a record", err, store.ErrNotFound)
+	if n := e.Fault.Seen() - before; n > 4 {
+		t.Errorf("it takes %d commands, want one for each 500 of a thousand", n)
 	}
 }
 
@@ -94,12 +111,43 @@ func aFailedTickIsUpgradedAndTheFirstSuccessStands(t *testing.T, e *Env) {
 	if err != nil || len(page.Dispatches) != 1 {
 		t.Errorf("%+v, %v; want one record", page, err)
 	}
-	// One that is given up stays a failure.
+	// One that is given up is skipped, and says why it had failed.
 	second := tick.Add(time.Minute)
 	e.undispatched(t, "a", "no memory", second)
 	e.decide(t, e.entry(t, "a"), store.Decision{Tick: second, Skip: "missed"})
-	if d := e.record(t, "a", second); d.Status != store.StatusFailed {
-		t.Errorf("%+v, want it failed", d)
+	if d := e.record(t, "a", second); d.Status != store.StatusSkipped || d.Reason != "missed; it had failed: no memory" || d.Node != "node" {
+		t.Errorf("%+v, want it skipped", d)
+	}
+	if page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{}); err != nil || len(page.Dispatches) != 2 {
+		t.Errorf("%+v, %v; want one record a tick", page, err)
+	}
+}
+
+// What is not to be decided any more can't fail: its records would be there for ever.
+func nothingIsNotedOfATickThatIsNotToBeDecided(t *testing.T, e *Env) {
+	ctx := t.Context()
+	entry, tick := e.past(t, "a")
+	note := func(what string, tick time.Time) {
+		t.Helper()
+		before := e.Kept(t)
+		first, _, err := e.Runtime.Undispatched(ctx, instance, "other", "no memory", []store.EntryTicks{{Entry: entry, Decisions: []store.Decision{{Tick: tick}}}})
+		if err != nil || first[0] {
+			t.Errorf("%s: noted %v, %v", what, first, err)
+		}
+		wantSame(t, what, before, e.Kept(t))
+	}
+	e.dispatch(t, "node", "a", tick)
+	note("decided", tick.Add(-time.Second))
+	must(t, e.Store.EnableEntry(ctx, "a", false))
+	note("disabled", tick.Add(time.Second))
+	must(t, e.Store.EnableEntry(ctx, "a", true))
+	e.Later(t, time.Hour)
+	e.register(t, false, definition("a", func(d *store.Definition) { d.CatchUp = 7 }))
+	note("changed", e.Now(t))
+	must(t, e.Store.RemoveEntry(ctx, "a"))
+	note("removed", e.Now(t))
+	if n := e.Raw.Exists(ctx, e.Key(instance, "cron_dispatch:a")).Val(); n != 0 {
+		t.Error("there are records of an entry that was removed")
 	}
 }
 
@@ -123,6 +171,12 @@ func recordsAreBoundedByAgeAndCount(t *testing.T, e *Env) {
 	old := e.Now(t).Add(-100 * time.Minute)
 	a := e.decide(t, e.entry(t, "a"), store.Decision{Tick: old, Skip: "old"}, store.Decision{Tick: tick, Skip: "young"})
 	if string(a.Outcomes) != "ss" {
+		t.Fatalf("%+v", a)
+	}
+	if d := e.record(t, "a", old); d.Reason != "old" { // whatever becomes of a tick, there is a record
+		t.Errorf("%+v", d)
+	}
+	if a := e.decide(t, e.entry(t, "a"), store.Decision{Tick: tick.Add(time.Millisecond), Skip: "younger"}); string(a.Outcomes) != "s" {
 		t.Fatalf("%+v", a)
 	}
 	_, err := e.Store.FindDispatch(t.Context(), "a", old)
@@ -201,15 +255,16 @@ func aTickAmongManyIsFoundWhateverStandsBetween(t *testing.T, e *Env) {
 	last := e.Now(t)
 	e.undispatched(t, "a", "no memory", last)
 	e.decide(t, e.entry(t, "a"), store.Decision{Tick: last, First: first, Skip: "missed"})
-	for _, tick := range []time.Time{first, first.Add(2 * time.Minute)} {
+	for _, tick := range []time.Time{first, first.Add(2 * time.Minute), last} {
 		if d := e.record(t, "a", tick); d.Status != store.StatusSkipped || !d.First.Equal(first) || !d.FireAt.Equal(last) {
-			t.Errorf("%v: %+v, want the record of all", tick, d)
+			t.Errorf("%v: %+v, want the record of all of them", tick, d)
 		}
 	}
-	for _, tick := range []time.Time{first.Add(time.Minute), last} { // what was given up stays a failure
-		if d := e.record(t, "a", tick); d.Status != store.StatusFailed || !d.FireAt.Equal(tick) {
-			t.Errorf("%v: %+v, want it failed", tick, d)
-		}
+	if d := e.record(t, "a", first.Add(time.Minute)); d.Status != store.StatusFailed || !d.FireAt.Equal(first.Add(time.Minute)) {
+		t.Errorf("%+v, want its own record", d)
+	}
+	if d := e.record(t, "a", last); !strings.Contains(d.Reason, "no memory") {
+		t.Errorf("%+v, want that it had failed", d)
 	}
 }
 
@@ -217,6 +272,7 @@ func aTickAmongManyIsFoundWhateverStandsBetween(t *testing.T, e *Env) {
 func failuresAreBoundedAsAllRecordsAre(t *testing.T, e *Env) {
 	_, tick := e.past(t, "a", func(d *store.Definition) { d.RecordAge, d.RecordCount = 61*time.Minute, 3 })
 	e.undispatched(t, "a", "no memory", tick.Add(-10*time.Minute))
+	e.undispatched(t, "a", "no memory", tick.Add(-time.Second))
 	_, err := e.Store.FindDispatch(t.Context(), "a", tick.Add(-10*time.Minute))
 	wantErr(t, "a failure that is too old", err, store.ErrNotFound)
 	for i := range 10 {

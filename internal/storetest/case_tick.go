@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,7 @@ import (
 
 // Whether a tick is to be decided, and how.
 func tickCases() []Case {
-	return named(aTickIsNeverDispatchedEarly, aTickThatIsDecidedIsNotDecidedAgain, aTickOfManyThatWereSkippedIsNotDispatched,
+	return named(aTickIsNeverDispatchedEarly, aTickThatIsDecidedIsNotDecidedAgain, aTickOfManyThatWereSkippedIsNotDispatched, whatWasSkippedByAClockThatHasGoneBackIsDecidedAgain, aRequestThatComesTooLateDecidesNothing,
 		aClockThatHasGoneBackSilencesNoEntry, anEntryThatBeginsAnewAfterAClockThatHasGoneBackBeginsNow,
 		aTickIsSkippedWhileTheLastOnesJobHasNotEnded, anEndedJobOfOneTickSilencesNoOther)
 }
@@ -102,7 +103,7 @@ func aTickOfManyThatWereSkippedIsNotDispatched(t *testing.T, e *Env) {
 	_, last := e.past(t, "a")
 	first := last.Add(-30 * time.Minute)
 	e.decide(t, e.entry(t, "a"), store.Decision{Tick: last, First: first, Skip: "missed"}, store.Decision{Tick: last.Add(10 * time.Minute)})
-	e.Back(t, 48*time.Hour)
+	e.Back(t, 48*time.Hour) // the latest tick is in the future now; what is on record was decided before
 	inside := last.Add(-10 * time.Minute)
 	if e.undispatched(t, "a", "no memory", inside) {
 		t.Error("a tick that was skipped has failed")
@@ -114,6 +115,78 @@ func aTickOfManyThatWereSkippedIsNotDispatched(t *testing.T, e *Env) {
 	}
 	if d := e.record(t, "a", inside); d.Status != store.StatusSkipped || d.Reason != "missed" || !d.First.Equal(first) {
 		t.Errorf("%+v, want the record of all", d)
+	}
+}
+
+// What was missed by a clock that was days ahead was not missed.
+func whatWasSkippedByAClockThatHasGoneBackIsDecidedAgain(t *testing.T, e *Env) {
+	_, last := e.past(t, "a")
+	first, own := last.Add(-30*time.Minute), last.Add(time.Minute)
+	e.decide(t, e.entry(t, "a"), store.Decision{Tick: last, First: first, Skip: "missed"}, store.Decision{Tick: own, Skip: "missed"},
+		store.Decision{Tick: own.Add(time.Minute)})
+	e.Back(t, 48*time.Hour)
+	e.decidedLater(t, "a", 48*time.Hour)
+	inside := last.Add(-10 * time.Minute)
+	if !e.undispatched(t, "a", "no memory", inside) || !e.undispatched(t, "a", "no memory", own) {
+		t.Error("it has not failed, for it was skipped")
+	}
+	a := e.decide(t, e.entry(t, "a"), store.Decision{Tick: inside}, store.Decision{Tick: last}, store.Decision{Tick: own}, store.Decision{Tick: own.Add(time.Minute)})
+	if string(a.Outcomes) != "dddx" || e.Stats(t).Total != 4 {
+		t.Errorf("%+v, %+v; want what was skipped dispatched, and what was dispatched not again", a, e.Stats(t))
+	}
+	for _, tick := range []time.Time{inside, last, own} {
+		if d := e.record(t, "a", tick); d.Status != store.StatusDispatched || !d.FireAt.Equal(tick) {
+			t.Errorf("%v: %+v, want it dispatched", tick, d)
+		}
+	}
+	page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{})
+	if err != nil || len(page.Dispatches) != 4 {
+		t.Errorf("%+v, %v; want one record of each", page, err)
+	}
+}
+
+// decidedLater moves the times at which an entry's ticks were decided, by its records, into the future.
+func (e *Env) decidedLater(t testing.TB, key string, by time.Duration) {
+	t.Helper()
+	records := e.Key(instance, "cron_dispatch:"+key)
+	all, err := e.Raw.ZRangeWithScores(t.Context(), records, 0, -1).Result()
+	must(t, err)
+	for _, z := range all {
+		f := strings.SplitN(z.Member.(string), " ", 5)
+		at, err := strconv.ParseInt(f[3], 10, 64)
+		must(t, err)
+		f[3] = strconv.FormatInt(at+by.Milliseconds(), 10)
+		e.put(t, "ZREM", records, z.Member)
+		e.put(t, "ZADD", records, strconv.FormatFloat(z.Score, 'f', -1, 64), strings.Join(f, " "))
+	}
+}
+
+func aRequestThatComesTooLateDecidesNothing(t *testing.T, e *Env) {
+	entry, tick := e.past(t, "a")
+	lane, ticks := new(store.Lane), []store.EntryTicks{{Entry: entry, Decisions: []store.Decision{{Tick: tick}}, Till: e.Now(t).Add(-time.Second)}}
+	ask := func() store.TickAnswer {
+		got, _, err := e.Runtime.Dispatch(t.Context(), lane, instance, "node", ticks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got[0]
+	}
+	if a := ask(); a.Verdict != store.Behind || len(a.Outcomes) != 0 || !a.Latest.Equal(entry.Decided) || e.Stats(t).Total != 0 {
+		t.Errorf("%+v, %+v; want it planned anew", a, e.Stats(t))
+	}
+	ticks[0].Till = e.Now(t).Add(time.Minute)
+	if a := ask(); string(a.Outcomes) != "d" {
+		t.Errorf("in time: %+v", a)
+	}
+	before := *lane
+	ticks[0].Decisions[0].Tick = tick.Add(time.Minute)
+	ticks[0].Entry = e.entry(t, "a")
+	if a := ask(); string(a.Outcomes) != "d" {
+		t.Errorf("the next: %+v", a)
+	}
+	*lane, ticks[0].Till = before, tick // and its reply was lost
+	if a := ask(); a.Verdict != store.Decided || string(a.Outcomes) != "d" {
+		t.Errorf("answered once it is %+v, want the same", a)
 	}
 }
 

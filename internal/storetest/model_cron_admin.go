@@ -22,7 +22,7 @@ func (c *cronMachine) undispatched(t *rapid.T) {
 	}
 	tick := time.UnixMilli(e.high).Truncate(c.every).Add(c.every * time.Duration(rapid.IntRange(-1, 1).Draw(t, "tick")))
 	c.step(t, "fail "+key, func() string {
-		failed := store.EntryTicks{Entry: store.EntryState{Definition: store.Definition{Key: key}}, Decisions: []store.Decision{{Tick: tick}}}
+		failed := store.EntryTicks{Entry: store.EntryState{Definition: store.Definition{Key: key}, Fingerprint: e.def.Fingerprint()}, Decisions: []store.Decision{{Tick: tick}}}
 		_, _, err := c.rt.Undispatched(c.ctx, instance, "node", "no memory", []store.EntryTicks{failed})
 		return nameOf(t, err)
 	}, func(cronModel, int64) string { return "ok" })

@@ -2,11 +2,11 @@
 -- KEYS: the instance's, the lane, cron_jobs, cron_ticks; for each entry: its records.
 -- ARGV: request number; the node that asks; for each entry: its key; the latest tick that is decided, as far as the caller knows; the
 --   fingerprint of its definition; for how many ms records are kept, and how many; 1 to skip a tick while the last one's job has
---   not ended; number of decisions; for each, the earliest first: its letter (d dispatch, s skip, h dispatch by hand, for which the
+--   not ended; when its ticks are to be planned anew, in ms, 0 for never; number of decisions; for each, the earliest first: its letter (d dispatch, s skip, h dispatch by hand, for which the
 --   latest tick and the fingerprint do not matter); the tick in ms; the first tick that it stands for; the reason; the job's id; what
 --   its record says of the tick; when to run it, in ms, 0 for now.
 -- Returns: 0; now in ms; when this was decided, in ms, and a line an entry, see below; 1 if the instance may be new, else 0.
---   A line is: a letter (a done as far as it goes, b other ticks are decided already, c the definition is another one, e a tick is yet
+--   A line is: a letter (a done as far as it goes, b other ticks are decided already, or it has become too late for these decisions, c the definition is another one, e a tick is yet
 --   to come, f there is no room in this call, g there is no such entry, k the key of its records is foreign, l what its jobs are made of
 --   was lost, o it is disabled); the latest tick that is decided now; the last that was dispatched; a letter for each decision that was
 --   carried out: d dispatched, x decided already, s skipped, o skipped because the last one's job has not ended, f noted as failed, for
@@ -39,12 +39,9 @@ local function waits(job) -- whether it has not ended
   return state ~= nil and state <= 4
 end
 
--- What an entry's jobs are made of: their deadline, their record less its head; nil if that was lost.
-local function made(key)
-  local template = live[cronJobs] and call('HGET', cronJobs, key) or ''
-  local gap = string.find(template, ' ', 1, true)
-  local priority = gap and byte(template, gap + 1) or 0
-  if priority >= 49 and priority <= 58 then return sub(template, 1, gap - 1), sub(template, gap + 1) end
+local function why(record) -- its reason
+  local node, rest = match(record, '^. %d+ %d+ %d+ (%d+) (.*)$')
+  return sub(rest or '', (tonumber(node) or 0) + 1)
 end
 
 -- Takes the job of a decision; false if there is no room for it.
@@ -67,8 +64,8 @@ end
 local at = 3
 for i = first, #KEYS do
   local records, key, expected, rev = KEYS[i], ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local age, count, alone, decisions = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), ARGV[at + 5] == '1', tonumber(ARGV[at + 6])
-  local from = at + 7
+  local age, count, alone, decisions = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), ARGV[at + 5] == '1', tonumber(ARGV[at + 7])
+  local till, from = tonumber(ARGV[at + 6]), at + 8
   at = from + 7 * decisions
   local wrong = check(i, i)
   local state = live[cronTicks] and call('HGET', cronTicks, key)
@@ -87,11 +84,11 @@ for i = first, #KEYS do
     letter = 'c'
   elseif on == '0' then
     letter = 'o'
-  elseif high ~= expected then
+  elseif high ~= expected or till > 0 and now > till then
     letter = 'b'
   end
   if letter == 'a' then
-    by, body = made(key)
+    by, body = madeOf(live[cronJobs] and call('HGET', cronJobs, key))
     local mark = tonumber(high)
     if mark > now + AHEAD then mark = 0 end -- now the records alone tell what is decided
     for d = from, at - 1, 7 do
@@ -111,7 +108,7 @@ for i = first, #KEYS do
           letter = 'e'
           break
         end
-        local was, old = standing(records, tick)
+        local was, old = standing(records, tick, now)
         if tonumber(tick) <= mark or was == 'd' or was == 's' then
           done[#done + 1] = 'x'
         elseif kind == 'd' and alone and waits(job) then
@@ -120,7 +117,8 @@ for i = first, #KEYS do
           new[#new + 1] = decided('s', tick, since, now, node, '', 'the job of the tick before has not ended')
           done[#done + 1] = 'o'
         elseif kind == 'd' and not body then
-          if not old then
+          if was ~= 'f' then
+            if old then gone[#gone + 1] = old end
             new[#new + 1] = tick
             new[#new + 1] = decided('f', tick, tick, now, node, '', 'what its job is made of was lost')
             done[#done + 1] = 'f'
@@ -135,10 +133,10 @@ for i = first, #KEYS do
           last, job = tick, ARGV[d + 4]
           done[#done + 1] = 'd'
         else
-          if not old or since ~= tick then -- a failure that is given up stays one
-            new[#new + 1] = tick
-            new[#new + 1] = decided('s', tick, since, now, node, '', reason)
-          end
+          if old then gone[#gone + 1] = old end
+          if was == 'f' then reason = reason .. '; it had failed: ' .. why(old) end
+          new[#new + 1] = tick
+          new[#new + 1] = decided('s', tick, since, now, node, '', reason)
           done[#done + 1] = 's'
         end
         if tonumber(tick) > mark then mark, high = tonumber(tick), tick end
@@ -164,7 +162,7 @@ for i = first, #KEYS do
   if written[records] and #written[records] > 0 then
     add('ZADD', records, written[records])
     drop('ZREM', records, replaced[records]) -- there is another one of each of their ticks
-    bound(records, bounds[records][1], bounds[records][2], now)
+    bound(records, bounds[records][1], bounds[records][2], now, tonumber(written[records][1]))
   end
 end
 answer = table.concat(lines, '\n')

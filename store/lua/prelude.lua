@@ -308,22 +308,36 @@ local function nobodys(high, now)
 end
 
 -- The record that stands for a tick, its letter first: the tick's own or, where many were skipped together, that of all. It looks at 1,000
--- later ones at most; for the tick that is due now there are none.
-local function standing(records, tick)
+-- later ones at most; for the tick that is due now there are none. What was skipped by a clock that has gone back since does not stand:
+-- of the tick's own record no letter is told then, for it is to be replaced.
+local function standing(records, tick, now)
   if not live[records] then return end
+  local void
   for from = 0, 900, 100 do
     local some = call('ZRANGE', records, tick, '+inf', 'BYSCORE', 'LIMIT', from, 100)
     for i = 1, #some do
-      local letter, first = match(some[i], '^([dsf]) %d+ (%d+) ')
-      if letter and tonumber(first) <= tonumber(tick) then return letter, some[i] end
+      local letter, own, first, at = match(some[i], '^([dsf]) (%d+) (%d+) (%d+) ')
+      if letter == 's' and tonumber(at) > now then
+        if own == tick then void = some[i] end
+      elseif letter and tonumber(first) <= tonumber(tick) then
+        return letter, some[i]
+      end
     end
-    if #some < 100 then return end
+    if #some < 100 then break end
   end
+  return nil, void
 end
 
--- Removes what the bounds of an entry, in ms and in number, no longer keep of its records.
-local function bound(records, age, count, now)
-  local over = math.max(call('ZCARD', records) - count, call('ZCOUNT', records, '-inf', whole(now - age)))
+-- What an entry's jobs are made of: their deadline, in ms or '', and their record less its head; nil if that can't be read.
+local function madeOf(template)
+  local by = match(template or '', '^(%d*) [1-:]')
+  if by then return by, sub(template, #by + 2) end
+end
+
+-- Removes what the bounds of an entry, in ms and in number, no longer keep of its records. What was written now, from the tick first on, is
+-- not too old, whenever its tick was.
+local function bound(records, age, count, now, first)
+  local over = math.max(call('ZCARD', records) - count, call('ZCOUNT', records, '-inf', whole(math.min(now - age, first - 1))))
   if over > 0 then drop('ZREMRANGEBYRANK', records, { 0, over - 1 }) end
 end
 

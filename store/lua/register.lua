@@ -4,7 +4,8 @@
 --   key, its definition, the job's deadline in ms (or '') and a space and its record less its first 14 bytes, a fingerprint of
 --   all that, one of spec and zone.
 -- Returns: 0; for each entry a letter: n new, s the same as it was, c changed, t changed in its times, r removed, k another one is kept,
---   f the key that says it was removed is foreign; for each f the type of that. What has lost its definition or its job is missing.
+--   f the key that says it was removed is foreign; for each f the type of that. What has lost its definition or its job is missing, also where
+--   something else stands in its place.
 
 local types = { HASH, HASH, HASH }
 for i = 4, #KEYS do types[i] = 'string' end
@@ -13,7 +14,7 @@ if bad then return bad end
 local cron, cronJobs, cronTicks = KEYS[1], KEYS[2], KEYS[3]
 local now, replace, letters = clock(), ARGV[1] == '1', {}
 local definitions, templates, states, back, wrongs = {}, {}, {}, {}, {}
-local function has(hash, key) return live[hash] and call('HEXISTS', hash, key) == 1 end
+local function field(hash, key) return live[hash] and call('HGET', hash, key) or '' end
 
 for i = 1, (#ARGV - 1) / 5 do
   local at = 5 * i - 3
@@ -21,13 +22,15 @@ for i = 1, (#ARGV - 1) / 5 do
   local old = live[cronTicks] and call('HGET', cronTicks, key)
   local on, high, last, was, times, job = match(old or '', '^(%d) (%d+) (%d+) (%x+) (%x+) (.*)$')
   local letter, wrong = 'n', check(3 + i, 3 + i)
-  local intact = has(cron, key) and has(cronJobs, key)
+  local about, made = field(cron, key), field(cronJobs, key)
+  local intact = sub(about, 1, 1) == '{' and madeOf(made)
+  local same = was == rev and about == ARGV[at + 1] and made == ARGV[at + 2]
   if wrong then
     letter = 'f'
     wrongs[#wrongs + 1] = wrong[3]
-  elseif on and intact and was == rev then
+  elseif on and same then
     letter = 's'
-  elseif on and intact and not replace then
+  elseif on and intact and was ~= rev and not replace then
     letter = 'k'
   elseif on then
     letter = times == timing and 'c' or 't'
