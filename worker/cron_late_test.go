@@ -41,8 +41,9 @@ func TestATickThatIsNotMadeUpForIsNotDispatchedAfterAnOutage(t *testing.T) {
 		c := each(time.Hour)
 		c.CatchUp = worker.NoCatchUp
 		r, f := cronRig(t, worker.Config{}, c)
+		settle(10 * time.Second) // so that it does not look at its tick
 		r.start()
-		settle(time.Hour - 5*time.Second)
+		settle(time.Hour - 15*time.Second)
 		r.fault.Unplug()
 		settle(25 * time.Second) // less than for how long a request is made again
 		r.fault.Plug()

@@ -95,7 +95,9 @@ func TestATickThatFindsNoMemoryHasFailedThoughAnotherEntryCantBeRegistered(t *te
 	bubble(t, func(t *testing.T) {
 		barred := each(time.Minute)
 		barred.Key = "barred"
-		r, f := cronRig(t, worker.Config{}, each(time.Minute), barred)
+		r, f := newRig(t, worker.Config{}), &fired{} // looks each 30 s
+		worker.Handle(r.sup, "x", f.handle, worker.Concurrency(1))
+		r.sup.Schedule(each(time.Minute), barred)
 		server := r.script()
 		must(t, r.st.Runtime().Client().SAdd(t.Context(), "stint:{x}:cron_removed:barred", "foreign").Err())
 		r.start()
