@@ -30,7 +30,7 @@ func (e *ReplicasError) Is(target error) bool { return target == ErrServer }
 // and what an audit puts right is found again.
 func (sc script) waits() bool {
 	switch sc.op {
-	case "enqueue", "exchange", "reap", "requeue", "delete", "cancel", "pause", "remove",
+	case "enqueue", "exchange", "reap", "requeue", "delete", "cancel", "pause", "remove", "step", "deliver",
 		"register", "dispatch", "enable", "unschedule":
 		return true
 	}

@@ -178,6 +178,35 @@ func TestNothingIsAnsweredWithoutTheReplicaAndNothingIsDoubledAfterwards(t *test
 	r.want(r.failOver(), store.Stats{Total: 3, Todo: 2, Doing: 1})
 }
 
+func TestAStepIsNotKeptWithoutTheReplica(t *testing.T) {
+	r := newReplicated(t)
+	var lane store.Lane
+	r.accepts(&lane, aJob())
+	got, err := r.runtime.Exchange(t.Context(), &lane, r.terms, store.Exchange{Claims: []uuid.UUID{uuid.New()}})
+	r.must(err)
+	step := store.StepWrite{Name: "charge", Kind: store.LocalStep, Value: []byte(`"a receipt"`)}
+	commit := func() error {
+		_, err := r.runtime.Commit(t.Context(), got.Leases[0], store.StepLimits{Count: store.MaxSteps, Bytes: store.MaxStepBytes}, step)
+		return err
+	}
+	r.replica.Kill()
+	for range 2 {
+		r.wantBehind("keeping a step", commit())
+	}
+	r.follow()
+	for range 30 { // until the replica has caught up
+		if err = commit(); err == nil {
+			break
+		}
+		r.wantBehind("keeping it again", err)
+	}
+	r.must(err)
+	page, err := r.failOver().Steps(t.Context(), got.Leases[0].Job.ID, "")
+	if err != nil || len(page.Steps) != 1 || string(page.Steps[0].Result) != `"a receipt"` {
+		t.Errorf("the replica has the steps %+v, %v", page.Steps, err)
+	}
+}
+
 func TestARequestWhoseAnswerWasLateIsRepeatedAndWaitsForTheReplicaAgain(t *testing.T) {
 	r := newReplicated(t)
 	var lane store.Lane
