@@ -162,7 +162,8 @@ func TestAReadOnlyReplicaRefusesChangesAndCanBeRead(t *testing.T) {
 	l := e.Claim(t, 1)[0]
 	rdb := replica.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 	eventually(t, "the replica has what the primary has", func() bool {
-		return rdb.HLen(ctx, e.Key("mail", "runs")).Val() == e.Raw.HLen(ctx, e.Key("mail", "runs")).Val()
+		record := e.Raw.HGet(ctx, e.Key("mail", "jobs"), string(l.Job.ID[:])).Val() // says that it was claimed
+		return record != "" && rdb.HGet(ctx, e.Key("mail", "jobs"), string(l.Job.ID[:])).Val() == record
 	})
 	r := *e
 	r.Store = open(t, rdb, e.Prefix)

@@ -41,6 +41,9 @@ func (a *away) back() {
 }
 
 func (a *away) silent(cmd redis.Cmder) bool {
+	if cmd.Name() == "hexists" {
+		return false // a job is looked for in all instances by its id, which is not what these tests are about
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.ContainsFunc(cmd.Args(), func(arg any) bool {
