@@ -5,7 +5,7 @@ GO ?= go
 PKG ?= ./...
 
 # Each test binary may take this long; it is far more than any needs.
-TIMEOUT ?= 10m
+TIMEOUT ?= 20m
 SOAKTIMEOUT ?= 1h
 
 # Tests must not be skipped for the want of a program that "make tools" gets.
