@@ -138,8 +138,9 @@ func TestAThousandChildrenAreDispatchedInAFewCallsAndWakeTheirParentOnce(t *test
 		if err := r.st.Pause(t.Context(), "square"); err != nil { // so that nothing else is counted
 			t.Fatal(err)
 		}
-		id := r.enqueue("order", none{})
 		r.start()
+		settle(10 * time.Second) // until all that a process does at its start is done
+		id := r.enqueue("order", none{})
 		settle(time.Second)
 		if calls != 1 || after-before > 10 {
 			t.Errorf("dispatched with %d commands", after-before)
