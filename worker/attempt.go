@@ -165,11 +165,11 @@ func (a *attempt) end() (cause error, ok bool) {
 	return cause, true
 }
 
-// age is for how long the job has been there. The time to its claim is by Redis' clock, that from there on by ours.
-func (a *attempt) age() time.Duration {
+// age is for how long the job has been there by now. The time to its claim is by Redis' clock, that from there on by ours.
+func (a *attempt) age(now time.Time) time.Duration {
 	age := max(a.lease.Job.StartedAt.Sub(a.lease.Job.EnqueuedAt), 0)
 	if !a.received.IsZero() {
-		age += time.Since(a.received)
+		age += now.Sub(a.received)
 	}
 	return age
 }

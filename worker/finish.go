@@ -261,28 +261,30 @@ func (f *feed) tell(turns []turn, got store.Exchanged) {
 	if !ev.wanted() {
 		return
 	}
-	i := 0
+	var room [64]Event
+	now, events, ended := time.Now(), room[:0], got.Ended
 	for _, t := range turns {
 		if t.at == nil {
 			continue
 		}
-		state, at, job := got.Ended[i], t.at, &t.at.lease.Job
-		i++
+		at, job, state := t.at, &t.at.lease.Job, ended[0]
+		ended = ended[1:]
 		if state == "" {
-			ev.emit(StaleWrite{Instance: job.Instance, Job: job.ID, Worker: job.Worker, Outcome: at.outcome})
+			events = append(events, StaleWrite{Instance: job.Instance, Job: job.ID, Worker: job.Worker, Outcome: at.outcome})
 			continue
 		}
-		ev.emit(JobFinished{
+		events = append(events, JobFinished{
 			Instance: job.Instance, Job: job.ID, Worker: job.Worker, Attempt: job.Attempt,
-			Outcome: at.outcome, State: state, Err: at.err, Took: at.took, Age: at.age(),
+			Outcome: at.outcome, State: state, Err: at.err, Took: at.took, Age: at.age(now),
 		})
 	}
 	if got.Trimmed > 0 {
-		ev.emit(Trimmed{Instance: f.terms.Instance, Count: got.Trimmed})
+		events = append(events, Trimmed{Instance: f.terms.Instance, Count: got.Trimmed})
 	}
 	for _, id := range got.Expired {
-		ev.emit(JobExpired{Instance: f.terms.Instance, Job: id})
+		events = append(events, JobExpired{Instance: f.terms.Instance, Job: id})
 	}
+	ev.emit(events...)
 }
 
 // giveUp ends a request that can't be answered any more before we stop.

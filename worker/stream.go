@@ -8,8 +8,13 @@ import (
 	"time"
 )
 
-// maxEvents is how many events wait for the listener at most.
-const maxEvents = 8192
+const (
+	maxEvents = 8192 // wait for the listener at most
+
+	// After many at a time the listener is left alone for a lull. It is short beside the time in which the queue could fill up.
+	many = 32
+	lull = 2 * time.Millisecond
+)
 
 // stream hands events to the listener, one at a time, without ever holding up who emits them. A nil stream drops all.
 type stream struct {
@@ -27,10 +32,10 @@ type stream struct {
 	closed  bool
 
 	// The listener's goroutine only.
-	batch      [64]Event // taken from the queue together, which costs less than one by one
-	taken      int       // how many that were
-	told       int       // how many of them the listener has been told of
-	complained bool      // of the listener's panic
+	batch      [1024]Event // taken from the queue together, which costs less than one by one
+	taken      int         // how many that were
+	told       int         // how many of them the listener has been told of
+	complained bool        // of the listener's panic
 }
 
 func newStream(listen func(Event), log *slog.Logger) *stream {
@@ -43,13 +48,19 @@ func newStream(listen func(Event), log *slog.Logger) *stream {
 	return s
 }
 
-// emit puts an event in the queue. Callers ask wanted first where making the event costs something.
-func (s *stream) emit(e Event) {
+// emit puts events in the queue. Callers ask wanted first where making the event costs something.
+func (s *stream) emit(events ...Event) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, e := range events {
+		s.emitLocked(e)
+	}
+}
+
+func (s *stream) emitLocked(e Event) {
 	if s.dropped > 0 && s.count < maxEvents {
 		s.pushLocked(EventsDropped{s.dropped}) // it stands where they are missing
 		s.dropped = 0
@@ -72,7 +83,7 @@ func (s *stream) pushLocked(e Event) {
 // deliver calls the listener with the next event. It returns false when there will be none.
 func (s *stream) deliver() bool {
 	if s.told == s.taken {
-		runtime.Gosched() // who is about to emit gets the chance to, so that this goroutine need not be woken for each event
+		s.gather()
 		if s.told, s.taken = 0, s.take(); s.taken == 0 {
 			return false
 		}
@@ -84,6 +95,15 @@ func (s *stream) deliver() bool {
 		s.complain(err)
 	}
 	return true
+}
+
+// gather lets events come together, as to be woken for each costs more than the event does: where there were many just now more will come.
+func (s *stream) gather() {
+	if s.taken < many {
+		runtime.Gosched() // to who is about to emit
+	} else {
+		time.Sleep(lull)
+	}
 }
 
 func (s *stream) call(e Event) (err error) {
