@@ -73,6 +73,7 @@ var (
 	scriptOpen      = load("unresolved", noWrites)
 	scriptAnnounce  = load("announce", allowOOM)
 	scriptProcesses = load("processes", noWrites)
+	scriptMark      = load("mark", allowOOM)
 )
 
 func load(name, flags string) script {
@@ -84,7 +85,7 @@ func load(name, flags string) script {
 		return string(b)
 	}
 	src := read(name)
-	if !slices.Contains([]string{"announce", "processes", "own", "disown"}, name) { // those have no instance
+	if !slices.Contains([]string{"announce", "processes", "own", "disown", "mark"}, name) { // those use nothing of it
 		src = link(read("prelude"), src)
 	}
 	shebang := "#!lua"
