@@ -126,7 +126,7 @@ func TestTheScriptsAreMadeQuicklyWhenAProgramBegins(t *testing.T) {
 	if err != nil || m == nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if n, _ := strconv.Atoi(string(m[1])); n > 30_000 {
+	if n, _ := strconv.Atoi(string(m[1])); n > 45_000 {
 		t.Errorf("it takes %d allocations", n)
 	}
 }
