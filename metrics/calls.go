@@ -91,7 +91,7 @@ func reason(err error) string {
 func answered(err error) bool {
 	for _, is := range []error{
 		store.ErrNotFound, store.ErrExists, store.ErrDuplicate, store.ErrInvalid, store.ErrTerminal, store.ErrState, store.ErrLeaseLost,
-		context.Canceled,
+		store.ErrUntold, context.Canceled,
 	} {
 		if errors.Is(err, is) {
 			return true

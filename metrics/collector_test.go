@@ -208,12 +208,12 @@ func TestCallsTellTheReasonsOfFailuresFromEachOtherAndFromAnswers(t *testing.T) 
 	for _, err := range []error{
 		nil, store.ErrNotFound, fmt.Errorf("reading a job: %w", store.ErrTerminal), context.Canceled,
 		store.ErrServer, &store.KeyError{}, errors.Join(&store.KeyError{}, &store.KeyError{}), fmt.Errorf("enqueuing: %w", few),
-		errors.New("EOF"), context.DeadlineExceeded,
+		errors.New("EOF"), context.DeadlineExceeded, fmt.Errorf("%w yet: %w", store.ErrUntold, context.DeadlineExceeded),
 	} {
 		calls.Observe("reading a job", time.Millisecond, err)
 	}
 	wants(t, scrape(t, reg), map[string]float64{
-		"stint_store_call_seconds{op=reading a job}":                    10,
+		"stint_store_call_seconds{op=reading a job}":                    11,
 		"stint_store_errors_total{op=reading a job,reason=refused}":     1,
 		"stint_store_errors_total{op=reading a job,reason=foreign_key}": 2,
 		"stint_store_errors_total{op=reading a job,reason=replicas}":    1,

@@ -113,30 +113,40 @@ func (d *depths) ask(_ int, questions []*found) {
 	f.fill(ctx, d.st)
 }
 
-// fill asks the store. Where foreign keys are all that is wrong it answers, and the rest can be told.
+// fill asks the store. What answers is told, also where foreign keys, or a node of a Cluster that is away, hide the rest.
 func (f *found) fill(ctx context.Context, st *store.Store) {
 	f.spoilt = map[string]bool{}
 	stats, err := st.Stats(ctx)
-	if !f.only(err) {
+	all := f.only(err)
+	if !all && len(stats) == 0 {
 		return
 	}
 	f.stats = stats
-	f.there = map[string]bool{}
-	for i := range stats {
-		f.there[stats[i].Instance] = true
-	}
-	for _, e := range keyErrors(err) {
-		if e.Instance() == "" { // which instances there are
-			f.there = nil
-			break
-		}
-		f.there[e.Instance()] = true
+	if all {
+		f.there = instancesOf(stats, err)
 	}
 	processes, live := st.Processes(ctx)
 	f.processes, f.live = processes, live == nil
 	entries, cron := st.Entries(ctx)
 	f.entries = entries
-	f.up = f.only(live) && f.only(cron)
+	f.only(live)
+	f.only(cron)
+	f.up = true
+}
+
+// instancesOf returns the instances that there are, those included that foreign keys hide; nil if one hides which there are.
+func instancesOf(stats []store.Stats, err error) map[string]bool {
+	there := map[string]bool{}
+	for i := range stats {
+		there[stats[i].Instance] = true
+	}
+	for _, e := range keyErrors(err) {
+		if e.Instance() == "" {
+			return nil
+		}
+		there[e.Instance()] = true
+	}
+	return there
 }
 
 // only notes the foreign keys that an error names, and says whether that is all it says.

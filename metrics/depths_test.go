@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -303,6 +304,47 @@ func TestAForeignKeyInThePlaceOfAllInstancesIsNoSilence(t *testing.T) {
 		for _, name := range []string{"stint_jobs{state=todo,stint_instance=mail}", "stint_live_processes{}"} {
 			if _, there := got[name]; there {
 				t.Errorf("%s is told and can't be known", name)
+			}
+		}
+	})
+}
+
+// afar is a node of a Cluster that is away: what has one of its keys gets no answer.
+type afar string
+
+func (a afar) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (a afar) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (a afar) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.Contains(fmt.Sprint(cmd.Args()), string(a)) {
+			cmd.SetErr(io.EOF)
+			return io.EOF
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestANodeThatIsAwayHidesOnlyWhatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		col := metrics.New(st)
+		reg := registry(t, col)
+		client := worker.NewClient(st, worker.ClientConfig{OnEvent: col.Observe})
+		for _, instance := range []string{"far", "near"} {
+			if _, err := client.Enqueue(t.Context(), instance, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, away := range []afar{"stint:{far}:", "stint:processes", "stint:entries"} {
+			st.Runtime().Client().(*redis.Client).AddHook(away)
+			time.Sleep(2 * time.Second)
+			got := scrape(t, reg)
+			wants(t, got, map[string]float64{"stint_store_up{}": 1, "stint_jobs{state=todo,stint_instance=near}": 1,
+				"stint_jobs_enqueued_total{stint_instance=far}": 1})
+			if _, there := got["stint_jobs{state=todo,stint_instance=far}"]; there {
+				t.Error("what nobody answers for is told")
 			}
 		}
 	})

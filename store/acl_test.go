@@ -326,6 +326,7 @@ func round(t *testing.T, rdb, admin *redis.Client) {
 		for _, j := range p.Jobs {
 			_, _ = st.Get(ctx, j.ID)
 			_, _ = st.Explain(ctx, j.ID)
+			_, _ = st.List(ctx, store.Filter{Instance: "x", State: state, Limit: 1, Cursor: p.Next})
 			_ = admin.ZRem(ctx, "stint:{x}:"+string(state), string(j.ID[:])).Err() // so that the cursor has lost its job
 			_, _ = st.List(ctx, store.Filter{Instance: "x", State: state, Limit: 1, Cursor: p.Next})
 		}

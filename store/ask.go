@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -18,11 +19,11 @@ type ask struct {
 }
 
 // runAll calls a script that only reads for each of the asks, of at most maxAsks, in one round trip, and hands their replies to take, in
-// order. Where foreign keys are in the way of some it returns their *KeyErrors, joined, and has handed over the others; any other error
-// ends it.
+// order. Where foreign keys are in the way of some, or nobody answers for them, as of a node of a Cluster that is away, it has handed over the
+// others, and returns all *KeyErrors and the first other error, joined.
 func (s *Store) runAll(ctx context.Context, sc script, asks []ask, take func(i int, reply []any)) error {
 	sent := s.pipe(ctx, sc, asks)
-	var spoilt error
+	var spoilt, failed error
 	for i, a := range asks {
 		var reply []any
 		var err error
@@ -35,12 +36,12 @@ func (s *Store) runAll(ctx context.Context, sc script, asks []ask, take func(i i
 		case foreign(err):
 			spoilt = errors.Join(spoilt, err)
 		case err != nil:
-			return err
+			failed = cmp.Or(failed, err)
 		default:
 			take(i, reply)
 		}
 	}
-	return spoilt
+	return errors.Join(spoilt, failed)
 }
 
 // pipe sends the asks. A pipeline does not load a script that the server does not know yet, as a call alone does: those that were refused

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/google/uuid"
 )
 
 // bulkStep is how many jobs one script changes at most: it keeps Redis busy for a few milliseconds.
@@ -89,13 +91,11 @@ func setsOf(state State, c change) []int {
 
 // sweep makes a change to the jobs of one set: a page of ids is picked, and changed by another script that looks at each again. What
 // has ended since it began is left.
-func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filter, c change) (n int, err error) {
-	keys := s.instanceKeys(instance)
-	var spoilt []error // of single jobs
-	var untold error
+func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filter, c change) (int, error) {
+	var t tally
 	for more, last, score, began := true, "", "", ""; more; {
-		err = s.do(ctx, op, func() error {
-			reply, err := s.run(ctx, scriptSelect, keys, set, bulkStep, last, score, f.age(), f.Error, began)
+		err := s.do(ctx, op, func() error {
+			reply, err := s.run(ctx, scriptSelect, s.instanceKeys(instance), set, bulkStep, last, score, f.age(), f.Error, began)
 			if err != nil {
 				return err
 			}
@@ -103,38 +103,44 @@ func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filte
 			more, last, score = p.int() == 1, p.str(), p.str()
 			ids, now := p.ids(), p.str()
 			began = cmp.Or(began, now)
-			if len(ids) == 0 {
-				return nil
-			}
-			for len(ids) > 0 { // a script may not get through all of them
-				if reply, err = s.run(ctx, c.script, keys, raw(slices.Clone(c.args), ids)...); err != nil {
-					return err
-				}
-				p = reader{v: reply}
-				through := 0
-				for l := p.list(); l.more() && through < len(ids); through++ {
-					switch err := c.read(&l); {
-					case err == nil:
-						n++
-					case foreign(err):
-						spoilt = append(spoilt, fmt.Errorf("%w: job %s", err, ids[through]))
-					}
-				}
-				if err := s.chase(ctx, instance, p.int(), ids[:through]); err != nil {
-					untold = err
-				}
-				ids = ids[max(through, 1):]
-			}
-			return nil
+			return s.changePage(ctx, instance, ids, c, &t)
 		})
 		if err != nil {
-			return n, err
+			return t.changed, err
 		}
 	}
-	if untold != nil {
-		spoilt = append(spoilt, untold)
+	return t.changed, errors.Join(append(t.spoilt, t.untold)...)
+}
+
+// tally is what has become of a change of many jobs.
+type tally struct {
+	changed int
+	spoilt  []error // of single jobs
+	untold  error
+}
+
+func (s *Store) changePage(ctx context.Context, instance string, ids []uuid.UUID, c change, t *tally) error {
+	for len(ids) > 0 { // a script may not get through all of them
+		reply, err := s.run(ctx, c.script, s.instanceKeys(instance), raw(slices.Clone(c.args), ids)...)
+		if err != nil {
+			return err
+		}
+		p := reader{v: reply}
+		through := 0
+		for l := p.list(); l.more() && through < len(ids); through++ {
+			switch err := c.read(&l); {
+			case err == nil:
+				t.changed++
+			case foreign(err):
+				t.spoilt = append(t.spoilt, fmt.Errorf("%w: job %s", err, ids[through]))
+			}
+		}
+		if err := s.chase(ctx, instance, p.int(), ids[:through]); err != nil {
+			t.untold = err
+		}
+		ids = ids[max(through, 1):]
 	}
-	return n, errors.Join(spoilt...)
+	return nil
 }
 
 // selected checks a filter and returns the instances that it speaks of.

@@ -43,6 +43,7 @@ import (
 //	parents    hash  id of a child -> its parent, that one's instance, line's end, name of the step
 //	outbox     hash  id of a child that ended -> its fate, length of what parents has of it, that, its result or why it failed
 //	lane:<id>  string, expiring: the last request of a lane and its answer (see lane.go)
+//	replicas   string, expiring: written so that replicas acknowledge it, where they are waited for (see replicas.go)
 //	cron       hash  entry -> definition: JSON (see cron.go)
 //	cron_jobs  hash  entry -> its job: deadline, record less its head
 //	cron_ticks hash  entry -> "enabled latest last fingerprint fingerprint job": the latest tick that is decided, the last that was
@@ -59,8 +60,7 @@ import (
 // Global keys, each touched alone: instances (set), processes (zset, JSON by expiry), format (string), entries (hash: of cron, to their
 // instances).
 //
-// Channels: process:<hex id> wakes or tells a process, ended:<hex id> announces that an awaited job has ended, on replicas nobody
-// listens but the replicas (see replicas.go).
+// Channels: process:<hex id> wakes or tells a process, ended:<hex id> announces that an awaited job has ended.
 
 // The keys of an instance in the order of KEYS in each script: first those that are mostly there.
 const (
@@ -116,6 +116,8 @@ func (k keyspace) lane(instance string, id uuid.UUID) string {
 	return k.prefix + ":{" + instance + "}:lane:" + hex.EncodeToString(id[:])
 }
 
+func (k keyspace) replicas(instance string) string { return k.prefix + ":{" + instance + "}:replicas" }
+
 // recordsOf returns the key of a job's step records.
 func (k keyspace) recordsOf(instance string, job uuid.UUID) string {
 	return k.prefix + ":{" + instance + "}:step_result:" + hex.EncodeToString(job[:])
@@ -146,8 +148,6 @@ func (k keyspace) entries() string   { return k.prefix + ":entries" }
 func (k keyspace) instances() string { return k.prefix + ":instances" }
 func (k keyspace) processes() string { return k.prefix + ":processes" }
 func (k keyspace) format() string    { return k.prefix + ":format" }
-
-func (k keyspace) replicas() string { return k.prefix + ":replicas" }
 
 func (k keyspace) process(id uuid.UUID) string {
 	return k.prefix + ":process:" + hex.EncodeToString(id[:])

@@ -35,7 +35,7 @@ type Page struct {
 // doing and parked from the first to be served on, the others from the latest to end on. A page has at most 1 MiB and so
 // may be shorter than f.Limit; so may one for which 10,000 jobs were looked at, of which f.Error or f.OlderThan left few or
 // none. Only an empty Next says that it is the last. Jobs that change state meanwhile may be missed, or
-// be seen twice.
+// be seen twice; so may jobs be seen twice that are doing, whose order changes with each heartbeat.
 //
 // Where a foreign key spoils an instance, the jobs of the others are returned together with its *KeyError, and Next leads on past it.
 func (s *Store) List(ctx context.Context, f Filter) (Page, error) {

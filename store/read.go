@@ -42,7 +42,8 @@ func (s *Store) listed(ctx context.Context) ([]string, error) {
 }
 
 // Stats returns one Stats an instance, by name. It takes a time that does not depend on the number of jobs, and a round trip for 100
-// instances. Where foreign keys spoil instances, the others are returned together with their *KeyErrors, joined.
+// instances. Where foreign keys spoil instances, or nobody answers for them, as of a node of a Cluster that is away, the others are returned
+// together with the error, in which the *KeyErrors are joined.
 func (s *Store) Stats(ctx context.Context) ([]Stats, error) {
 	names, err := s.Instances(ctx)
 	if err != nil {
@@ -51,6 +52,7 @@ func (s *Store) Stats(ctx context.Context) ([]Stats, error) {
 	all := make([]Stats, 0, len(names))
 	var spoilt error
 	for some := range slices.Chunk(names, maxAsks) {
+		had := len(all)
 		err := s.do(ctx, "counting", func() error {
 			asks := make([]ask, len(some))
 			for i, name := range some {
@@ -58,10 +60,10 @@ func (s *Store) Stats(ctx context.Context) ([]Stats, error) {
 			}
 			return s.runAll(ctx, scriptStats, asks, func(i int, reply []any) { all = append(all, statsOf(some[i], reply)) })
 		})
-		if err != nil && !foreign(err) {
-			return nil, err
-		}
 		spoilt = errors.Join(spoilt, err)
+		if err != nil && !foreign(err) && len(all) == had {
+			break // nobody answers at all
+		}
 	}
 	return all, spoilt
 }

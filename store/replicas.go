@@ -60,7 +60,7 @@ func (s *Store) send(ctx context.Context, sc script, keys []string, args []any) 
 		return reply, nil, err
 	}
 	err = s.onMaster(ctx, keys[0], func(node pipes, asking bool) (err error) {
-		if err := s.assure(ctx, node, keys[0]); err != nil {
+		if err := s.assure(ctx, node, asking, keys[0]); err != nil {
 			return err
 		}
 		reply, acked, err = s.sendAndWait(ctx, node, asking, sc.real, keys, args)
@@ -75,17 +75,14 @@ func (s *Store) send(ctx context.Context, sc script, keys []string, args []any) 
 
 // assure keeps a request back while too few replicas are known to follow, until they do again. So nothing is claimed whose
 // claim could not be answered, and no lease is ended meanwhile: to the jobs it is an outage, and no crash.
-func (s *Store) assure(ctx context.Context, node pipes, key string) error {
+func (s *Store) assure(ctx context.Context, node pipes, asking bool, key string) error {
 	if _, ok := s.assured.Load(key); ok {
 		return nil
 	}
 	pipe := node.Pipeline()
-	pipe.Publish(ctx, s.keys.replicas(), "") // replicas get it, so that there is something to acknowledge
-	wait := pipe.Do(ctx, "wait", s.opts.WaitReplicas, ackWait.Milliseconds())
-	if _, err := pipe.Exec(ctx); err != nil {
-		return err
-	}
-	if err := s.enough(wait); err != nil {
+	enough := s.wait(ctx, pipe, asking, key)
+	_, _ = pipe.Exec(ctx) // each of them has its error
+	if err := enough(); err != nil {
 		return err
 	}
 	s.assured.Store(key, struct{}{})
@@ -93,7 +90,7 @@ func (s *Store) assure(ctx context.Context, node pipes, key string) error {
 }
 
 // sendAndWait calls a script and waits, over the same connection and in the same round trip, until the replicas have what it
-// wrote.
+// wrote, or found written.
 func (s *Store) sendAndWait(ctx context.Context, node pipes, asking bool, lua *redis.Script, keys []string, args []any) (reply []any, acked, err error) {
 	for _, call := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{lua.EvalSha, lua.Eval} {
 		pipe := node.Pipeline()
@@ -101,22 +98,34 @@ func (s *Store) sendAndWait(ctx context.Context, node pipes, asking bool, lua *r
 			pipe.Do(ctx, "asking")
 		}
 		run := call(ctx, pipe, keys, args...)
-		wait := pipe.Do(ctx, "wait", s.opts.WaitReplicas, ackWait.Milliseconds())
-		_, _ = pipe.Exec(ctx) // each of them has its error
+		enough := s.wait(ctx, pipe, asking, keys[0])
+		_, _ = pipe.Exec(ctx)
 		if reply, err = run.Slice(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
-			return reply, s.enough(wait), err
+			return reply, enough(), err
 		}
 	}
 	return nil, nil, err
 }
 
-// enough reads the answer of WAIT.
-func (s *Store) enough(wait *redis.Cmd) error {
-	n, err := wait.Int()
-	if err == nil && n < s.opts.WaitReplicas {
-		return &ReplicasError{Acknowledged: n, Wanted: s.opts.WaitReplicas}
+// wait lets a pipeline end with waiting for the replicas, and returns what reads the answer. WAIT is, from Redis 7.2 on, about what was written
+// for its own connection last, which is long ago where a request finds that it was carried out before, over another one. So something is always
+// written: whoever has that has what was written before it.
+func (s *Store) wait(ctx context.Context, pipe redis.Pipeliner, asking bool, key string) (enough func() error) {
+	if asking {
+		pipe.Do(ctx, "asking")
 	}
-	return err
+	mark := scriptMark.real.Eval(ctx, pipe, []string{s.keys.replicas(instanceOf(key))})
+	wait := pipe.Do(ctx, "wait", s.opts.WaitReplicas, ackWait.Milliseconds())
+	return func() error {
+		if err := mark.Err(); err != nil {
+			return err
+		}
+		n, err := wait.Int()
+		if err == nil && n < s.opts.WaitReplicas {
+			return &ReplicasError{Acknowledged: n, Wanted: s.opts.WaitReplicas}
+		}
+		return err
+	}
 }
 
 // redirects is how often at most a Cluster may send a request elsewhere, and movePause how long a slot that is on its way is left alone.

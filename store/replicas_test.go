@@ -139,6 +139,7 @@ func TestWhatIsAnsweredIsOnTheReplicaWhenTheMasterDies(t *testing.T) {
 		jobs = append(jobs, aJob())
 		r.accepts(&lane, jobs[len(jobs)-1])
 	}
+	r.must(r.rdb.ConfigSet(t.Context(), "maxmemory", "1mb").Err()) // what ends jobs, or makes room, goes on
 	got, err := r.runtime.Exchange(t.Context(), &lane, r.terms, store.Exchange{Claims: []uuid.UUID{uuid.New(), uuid.New()}})
 	r.must(err)
 	_, err = r.runtime.Exchange(t.Context(), &lane, r.terms, store.Exchange{Finishes: []store.Finish{{Lease: got.Leases[0], Verb: store.Complete}}})
@@ -185,15 +186,17 @@ func TestAStepIsNotKeptWithoutTheReplica(t *testing.T) {
 	got, err := r.runtime.Exchange(t.Context(), &lane, r.terms, store.Exchange{Claims: []uuid.UUID{uuid.New()}})
 	r.must(err)
 	step := store.StepWrite{Name: "charge", Kind: store.LocalStep, Value: []byte(`"a receipt"`)}
-	commit := func() error {
-		_, err := r.runtime.Commit(t.Context(), got.Leases[0], store.StepLimits{Count: store.MaxSteps, Bytes: store.MaxStepBytes}, step)
+	commit := func() error { // each over a connection of its own: to no other has the server written what a repetition does not write again
+		st, err := store.Open(r.master.Client(t), store.Options{WaitReplicas: 1})
+		r.must(err)
+		_, err = st.Runtime().Commit(t.Context(), got.Leases[0], store.StepLimits{Count: store.MaxSteps, Bytes: store.MaxStepBytes}, step)
 		return err
 	}
-	r.replica.Kill()
+	pause(t, r.replica, true) // it stays connected
 	for range 2 {
 		r.wantBehind("keeping a step", commit())
 	}
-	r.follow()
+	pause(t, r.replica, false)
 	for range 30 { // until the replica has caught up
 		if err = commit(); err == nil {
 			break
@@ -284,6 +287,41 @@ func TestTheReplicasOfTheRightNodeOfAClusterAreWaitedFor(t *testing.T) {
 	}
 	if n, err := replica.Client(t).DBSize(t.Context()).Result(); err != nil || n == 0 { // that of keys it would send elsewhere
 		t.Errorf("the replica has %d keys, %v", n, err)
+	}
+
+	// From Redis 7.2 on WAIT is about what was written for its connection: who changes nothing has to write something all the same.
+	noError(t, "resuming what is not paused", st.Resume(ctx, instance))
+	watch := &replicationWatch{replica: replica.Client(t)}
+	rdb := c.Client(t)
+	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(watch) })
+	st, err = store.Open(rdb, store.Options{WaitReplicas: 1})
+	noError(t, "opening", err)
+	noError(t, "resuming it again", st.Resume(ctx, instance))
+	if watch.waits != 2 || watch.idle > 0 { // whether the replica follows, and what was asked
+		t.Errorf("it was waited for %d times, %d times for nothing", watch.waits, watch.idle)
+	}
+}
+
+// replicationWatch counts the pipelines that wait for a replica, and those of them by which it was sent nothing.
+type replicationWatch struct {
+	replica     *redis.Client
+	waits, idle int
+}
+
+func (w *replicationWatch) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (w *replicationWatch) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (w *replicationWatch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[len(cmds)-1].Name() != "wait" {
+			return next(ctx, cmds)
+		}
+		w.replica.ConfigResetStat(ctx)
+		err := next(ctx, cmds)
+		w.waits++
+		if !strings.Contains(w.replica.Info(ctx, "commandstats").Val(), "cmdstat_set:") {
+			w.idle++
+		}
+		return err
 	}
 }
 

@@ -168,7 +168,7 @@ const (
 // Reaped tells of a lease that ran out.
 type Reaped struct {
 	Job     uuid.UUID
-	Worker  uuid.UUID // zero when the record of the run was gone
+	Worker  uuid.UUID // zero when neither the run's record nor the worker's own mapping told
 	Crashes int       // in a row, this one included
 	State   State     // where the job went: Todo, Dead or Cancelled
 }

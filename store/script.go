@@ -73,19 +73,13 @@ var (
 	scriptOpen      = load("unresolved", noWrites)
 	scriptAnnounce  = load("announce", allowOOM)
 	scriptProcesses = load("processes", noWrites)
+	scriptMark      = load("mark", allowOOM)
 )
 
 func load(name, flags string) script {
-	read := func(name string) string {
-		b, err := sources.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			panic(err) // the file is part of the build
-		}
-		return string(b)
-	}
-	src := read(name)
-	if !slices.Contains([]string{"announce", "processes", "own", "disown"}, name) { // those have no instance
-		src = link(read("prelude"), src)
+	src := source(name)
+	if !slices.Contains([]string{"announce", "processes", "own", "disown", "mark"}, name) { // those use nothing of the prelude
+		src = link(src)
 	}
 	shebang := "#!lua"
 	if flags != "" {
@@ -94,34 +88,63 @@ func load(name, flags string) script {
 	return script{name, redis.NewScript(shebang + "\n" + src), redis.NewScript(src)}
 }
 
-// What a paragraph of the prelude defines, what a script names, and what is neither.
+func source(name string) string {
+	b, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // the file is part of the build
+	}
+	return string(b)
+}
+
+// paragraph is one of the prelude: the names that it defines, and those that it has in its code.
+type paragraph struct {
+	text          string
+	defines, uses []string
+}
+
 var (
 	defines = regexp.MustCompile(`(?m)^local (?:function )?([^=(]+)`)
 	names   = regexp.MustCompile(`\w+`)
 	remarks = regexp.MustCompile(`--.*`)
+
+	prelude = paragraphs(source("prelude"))
 )
 
+// paragraphs takes the prelude apart, once for all scripts. A paragraph ends with an empty line.
+func paragraphs(src string) (all []paragraph) {
+	for text := range strings.SplitSeq(src, "\n\n") {
+		p := paragraph{text: text, uses: namesIn(text)}
+		for _, d := range defines.FindAllStringSubmatch(text, -1) {
+			p.defines = append(p.defines, names.FindAllString(d[1], -1)...)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func namesIn(text string) []string {
+	return names.FindAllString(remarks.ReplaceAllString(text, ""), -1)
+}
+
 // link puts those paragraphs of the prelude before a script that it uses, itself or by way of others: making functions that nobody
-// calls was a tenth of the cost of a small call, and there may be no more than 200 local names. A paragraph ends with an empty line.
-func link(prelude, src string) string {
+// calls was a tenth of the cost of a small call, and there may be no more than 200 local names.
+func link(src string) string {
 	used := map[string]bool{}
-	use := func(text string) {
-		for _, name := range names.FindAllString(remarks.ReplaceAllString(text, ""), -1) {
+	use := func(all []string) {
+		for _, name := range all {
 			used[name] = true
 		}
 	}
-	use(src)
-	paragraphs := strings.Split(prelude, "\n\n")
-	for _, p := range slices.Backward(paragraphs) { // what is used stands before its use
-		for _, d := range defines.FindAllStringSubmatch(p, -1) {
-			if slices.ContainsFunc(names.FindAllString(d[1], -1), func(name string) bool { return used[name] }) {
-				use(p)
-				src = p + "\n\n" + src
-				break
-			}
+	use(namesIn(src))
+	parts := []string{src}
+	for _, p := range slices.Backward(prelude) { // what is used stands before its use
+		if slices.ContainsFunc(p.defines, func(name string) bool { return used[name] }) {
+			use(p.uses)
+			parts = append(parts, p.text)
 		}
 	}
-	return src
+	slices.Reverse(parts)
+	return strings.Join(parts, "\n\n")
 }
 
 // errStale answers a request that is older than the last of its lane. Nobody waits for it any more.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -353,6 +354,41 @@ func TestStatsCostTheSameHoweverManyJobsThereAre(t *testing.T) {
 		if !slices.Contains(constant, name) {
 			t.Errorf("counting uses %s", name)
 		}
+	}
+}
+
+// silentHook lets nobody answer for an instance in a pipeline, as a node of a Cluster that is away.
+type silentHook string
+
+func (h silentHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h silentHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h silentHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if strings.Contains(fmt.Sprint(cmd.Args()), string(h)) {
+				cmd.SetErr(io.EOF)
+				err = io.EOF
+			}
+		}
+		return err
+	}
+}
+
+func TestANodeThatIsAwayHidesTheStatsOfItsOwnInstancesOnly(t *testing.T) {
+	e := storetest.Real(t, redistest.Start(t).Addr())
+	for _, instance := range []string{"a", "far", "z"} {
+		e.EnqueueTo(t, instance, oneJob()...)
+	}
+	noError(t, "breaking a key", e.Raw.Set(t.Context(), e.Key("z", "dead"), "not ours", 0).Err())
+	e.Runtime.Client().AddHook(silentHook("{far}"))
+	all, err := e.Store.Stats(t.Context())
+	if len(all) != 1 || all[0].Instance != "a" || all[0].Todo != 1 {
+		t.Errorf("stats are %+v, want those of the one that answers and is well", all)
+	}
+	wantErr(t, "counting", err, io.EOF)
+	if _, ok := errors.AsType[*store.KeyError](err); !ok {
+		t.Errorf("counting: %v; want the key named, too", err)
 	}
 }
 

@@ -21,8 +21,9 @@ type Options struct {
 	// Prefix stands before every key and channel: 1 to 128 letters, digits and . _ - / :, by default "stint".
 	Prefix string
 	// WaitReplicas is how many replicas have to have a change before it is answered; 0, the default, waits for none, and a negative
-	// one is ErrInvalid. It is for what is enqueued, claimed, kept of a step, finished, reaped, requeued, deleted, cancelled, paused or resumed, and costs
-	// the time that it takes a replica to answer. Fewer within a second are a *ReplicasError: the outcome is unknown, and the runtime
+	// one is ErrInvalid. It is for what is enqueued, claimed, kept of a step, finished, delivered to a parent, reaped, requeued, deleted,
+	// cancelled, paused or resumed, and for entries of cron and their ticks, and costs the time that it takes a replica to answer. Fewer
+	// within a second are a *ReplicasError: the outcome is unknown, and the runtime
 	// repeats the request until enough replicas have it, as it does in an outage of Redis. Each other request waits with it until
 	// they follow again, so nothing is claimed, and no lease ended, that could not be answered; heartbeats go on.
 	//

@@ -18,7 +18,7 @@ import (
 // Changes of many jobs at once, in bounded batches.
 func bulkCases() []Case {
 	return named(requeueAllTakesWhatTheErrorSelects, bulkChangesAreOfTheStateAsked, bulkChangesAreByAge, bulkChangesAreByInstance,
-		cancelAllEndsWhatWaitsAndTellsWhatRuns, cancelAllCountsWhatRunsOnce, purgeLeavesNoTrace, badBulkFiltersAreRefused, deleteInstanceIsRefusedWhileJobsAreDoing,
+		cancelAllEndsWhatWaitsAndTellsWhatRuns, cancelAllCountsWhatRunsOnce, cancelAllReachesWhatAHeartbeatMoves, requeueAllGoesOnPastWhatDiesAgain, purgeLeavesNoTrace, badBulkFiltersAreRefused, deleteInstanceIsRefusedWhileJobsAreDoing,
 		aDeletedInstanceIsVisibleAgainWithItsNextJob, anEnqueueDuringADeletionIsVisible)
 }
 
@@ -211,12 +211,53 @@ func cancelAllCountsWhatRunsOnce(t *testing.T, e *Env) {
 	e.Add(t, n)
 	e.Claim(t, n)
 	for range 2 { // and asking again changes nothing
+		e.Later(t, time.Millisecond)
 		got, err := e.Store.CancelAll(t.Context(), store.Filter{State: store.Doing})
 		wantN(t, "requested", got, n, err)
 	}
 	if s := e.Stats(t); s.Doing != n || s.Total != n {
 		t.Errorf("stats are %+v", s)
 	}
+}
+
+// pagesEnd calls f when a change of many jobs has been through a page, and the next has not been picked: before its third script.
+func (s *spy) pagesEnd(f func()) {
+	again := func() { s.before["evalsha"] = f }
+	s.before["evalsha"] = func() { s.before["evalsha"] = again }
+}
+
+// A heartbeat puts the job where the page ended behind all others.
+func cancelAllReachesWhatAHeartbeatMoves(t *testing.T, e *Env) {
+	const n = 250 // a page has 200
+	e.Add(t, n)
+	leases := e.Claim(t, n)
+	e.Later(t, time.Second)
+	var beats []store.Beat
+	for _, id := range e.Listed(t, store.Doing)[100:200] {
+		beats = append(beats, store.Beat{Lease: leases[slices.IndexFunc(leases, func(l *store.Lease) bool { return l.Job.ID == id })]})
+	}
+	e.spy().pagesEnd(func() { e.beat(t, beats...) })
+	got, err := e.Store.CancelAll(t.Context(), store.Filter{State: store.Doing})
+	wantN(t, "requested", got, n, err)
+	if asked := e.Raw.ZCard(t.Context(), e.Key(instance, "cancels")).Val(); asked != n {
+		t.Errorf("%d are to be cancelled, want all %d", asked, n)
+	}
+}
+
+func requeueAllGoesOnPastWhatDiesAgain(t *testing.T, e *Env) {
+	const n = 250
+	e.dead(t, n, "e")
+	e.Later(t, time.Second)
+	e.spy().pagesEnd(func() {
+		time.Sleep(2 * time.Millisecond) // by the server's clock one is told from the other
+		var x store.Exchange
+		for _, l := range e.Claim(t, n) {
+			x.Finishes = append(x.Finishes, store.Finish{Lease: l, Verb: store.Bury})
+		}
+		e.Exchange(t, e.Terms(), x)
+	})
+	got, err := e.Store.RequeueAll(t.Context(), store.Filter{})
+	wantN(t, "requeued", got, n, err)
 }
 
 func purgeLeavesNoTrace(t *testing.T, e *Env) {

@@ -14,7 +14,7 @@ import (
 // A listing shows each job once, in order, in bounded pages.
 func listCases() []Case {
 	return named(pagingSeesEachJobOnce, aListingIsInOrder, pagingOverAllInstancesAndStates, aPageHasAMiBAtMost,
-		aPageGoesOnWhereTheLastEndedThoughItsJobHasLeft, anEmptyListing)
+		aPageGoesOnWhereTheLastEndedThoughItsJobHasLeft, aPageGoesOnWhereTheLastEndedThoughItsJobHasMoved, anEmptyListing)
 }
 
 // pages walks through a listing and hands each page to f.
@@ -168,5 +168,25 @@ func anEmptyListing(t *testing.T, e *Env) {
 		if p, err := e.Store.List(t.Context(), f); err != nil || len(p.Jobs) != 0 || p.Next != "" {
 			t.Errorf("%+v: %+v, %v; want an empty page, the last", f, p, err)
 		}
+	}
+}
+
+// A heartbeat puts a job behind all others of the listing.
+func aPageGoesOnWhereTheLastEndedThoughItsJobHasMoved(t *testing.T, e *Env) {
+	ids := e.Add(t, 5)
+	leases := e.Claim(t, 5)
+	e.Later(t, time.Second)
+	seen := map[uuid.UUID]bool{}
+	e.pages(t, store.Filter{State: store.Doing, Limit: 2}, func(p store.Page) {
+		if len(seen) == 0 {
+			last := p.Jobs[1].ID
+			e.beat(t, store.Beat{Lease: leases[slices.IndexFunc(leases, func(l *store.Lease) bool { return l.Job.ID == last })]})
+		}
+		for _, j := range p.Jobs {
+			seen[j.ID] = true
+		}
+	})
+	if len(seen) != len(ids) {
+		t.Errorf("listed %d of %d", len(seen), len(ids))
 	}
 }

@@ -110,6 +110,8 @@ func anEarlierDueTimeWakesOne(t *testing.T, e *Env) {
 	e.wantWoken(t, "a later one", all)
 	e.Enqueue(t, store.NewJob{Delay: time.Minute}, store.NewJob{Delay: time.Second})
 	e.wantWoken(t, "two earlier ones", all, 1)
+	e.Enqueue(t, store.NewJob{}, store.NewJob{Delay: time.Millisecond})
+	e.wantWoken(t, "one that is due beside an earlier one: who gets the first may be full then", all, 2, 3)
 }
 
 // The process that retried asks for its due time, but it may be busy then.

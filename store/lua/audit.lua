@@ -53,9 +53,9 @@ end
 add('HSET', jobs, stubs)
 add('HSET', errors, reasons)
 add('ZADD', dead, buried)
+close(over, false, now)
 tell(over, wanted(over, now))
 for s, ids in pairs(from) do drop('ZREM', sets[s], ids) end
 drop('HDEL', workers, freed)
 drop('ZREM', cancels, over)
-close(over, false, now)
 return { 0, page[1], moved }

@@ -6,7 +6,7 @@
 --   have been in the set for so many ms (-1: any); a text that the last error has to contain, or ''.
 -- Returns: 0; 2 if the page is full, 1 if there may be more otherwise, else 0; how many bytes are left; id and score of the last
 --   job looked at; for each job: id, score, record, run, error, progress, result. If the last job of the page before has left
---   the set meanwhile, those of its score come again.
+--   the set meanwhile, or has another place in it, those of the score that it had come again.
 
 local bad = foreign()
 if bad then return bad end
@@ -15,7 +15,7 @@ local limit, last, score = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local backwards = tonumber(ARGV[1]) >= 5 and tonumber(ARGV[1]) <= 7
 local from = 0
 if last ~= '' then
-  local rank = call(backwards and 'ZREVRANK' or 'ZRANK', set, last)
+  local rank = call('ZSCORE', set, last) == score and call(backwards and 'ZREVRANK' or 'ZRANK', set, last)
   if rank then
     from = rank + 1
   elseif backwards then

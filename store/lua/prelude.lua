@@ -278,9 +278,9 @@ local function accept(now, records, rank, ranks, times, limits)
   end
   for i = #places, filled + 1, -1 do places[i] = nil end
   claimable = filled / 2
-  if soonest and claimable == 0 then -- those who wait have to look again if it is the first of all
+  if soonest then -- one who waits, and gets none of the others, has to look again if it is the first of all
     local first = live[scheduled] and call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
-    if not first or soonest < tonumber(first) then claimable = 1 end
+    if not first or soonest < tonumber(first) then claimable = claimable + 1 end
   end
   if seq > from then call('HSET', meta, 'seq', whole(seq - 1)) end
   add('HSET', jobs, records)

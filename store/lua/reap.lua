@@ -144,7 +144,11 @@ drop('ZREM', deadlines, expired)
 trim(done, trimDone)
 trim(cancelled, trimCancelled)
 trim(dead, trimDead)
-for _, list in ipairs({ trimDone, trimCancelled, trimDead }) do erase(list) end
+local erased = {}
+for _, list in ipairs({ trimDone, trimCancelled, trimDead }) do
+  for i = 1, #list do erased[#erased + 1] = list[i] end
+end
+erase(erased)
 drop('ZREM', awaited, lapsed)
 drop('HDEL', locks, past)
 drop('ZREM', windows, past)
