@@ -134,6 +134,9 @@ func (s *slot) finish(at *attempt, err error) bool {
 	if v.verb == store.Complete {
 		at.succeeded(at.feed.reg.observer, at.lease.Job.Attempt)
 	}
+	if !at.settled() {
+		return false
+	}
 	at.feed.turns.Add(turn{s, at})
 	at.feed.relieve() // an end must not wait behind looks for jobs
 	return true

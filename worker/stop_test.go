@@ -119,8 +119,7 @@ func TestStop1TheProcessIsNoLongerListedAndOthersAreWokenInItsPlace(t *testing.T
 		r.start()
 		r.enqueueMany("x", 1)
 		settle(time.Second)
-		other := &rig{t: t, st: r.st, fault: r.fault}
-		other.listen(worker.Config{})
+		other := r.second(worker.Config{})
 		g, others := startTimes(nothing)
 		worker.Handle(other.sup, "x", g)
 		other.start()
@@ -142,6 +141,28 @@ func TestStop1TheProcessIsNoLongerListedAndOthersAreWokenInItsPlace(t *testing.T
 	})
 }
 
+func TestStop1AProcessIsNoLongerListedThoughAnInstanceIsInTrouble(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "x", returns(nil))
+		worker.Handle(r.sup, "y", returns(nil))
+		if err := r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		settle(20 * time.Second)
+		if ps, err := r.st.Processes(t.Context()); err != nil || len(ps) != 1 || len(of[worker.LoopFailed](r.events)) == 0 {
+			t.Errorf("processes %+v: %v; want one, which is in trouble", ps, err)
+		}
+		if took, err := r.stopTook(); took > 2*time.Second || err != nil {
+			t.Errorf("it took %v and Run returned %v, want 2s at most and nil", took, err)
+		}
+		if ps, err := r.st.Processes(t.Context()); err != nil || len(ps) != 0 {
+			t.Errorf("processes %+v: %v; want none", ps, err)
+		}
+	})
+}
+
 func TestStop2HandlersFinishWhileHeartbeatsGoOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{Lease: time.Second})
@@ -151,8 +172,7 @@ func TestStop2HandlersFinishWhileHeartbeatsGoOn(t *testing.T) {
 			ctxErr = ctx.Err()
 			return nil
 		})
-		other := &rig{t: t, st: r.st, fault: r.fault}
-		other.listen(worker.Config{Lease: time.Second})
+		other := r.second(worker.Config{Lease: time.Second})
 		worker.Handle(other.sup, "x", returns(errBoom))
 		r.start()
 		id := r.enqueue("x", nil)
@@ -262,6 +282,43 @@ func TestStop5AHandlerThatIgnoresItsContextIsNamedAndNothingOfItIsWritten(t *tes
 		}
 		r.wantState(id, store.Doing, 1, "") // until its lease runs out
 	})
+}
+
+// hangs is a policy that does not return until it is closed.
+type hangs chan struct{}
+
+func (h hangs) Next(int, error) (time.Duration, bool) { <-h; return time.Second, true }
+func (h hangs) Succeeded(int)                         { <-h }
+
+func TestStop5APolicyThatDoesNotReturnKeepsNoStop(t *testing.T) {
+	for name, out := range map[string]func(release chan struct{}) error{
+		"asked for a retry": func(chan struct{}) error { return errBoom },
+		"told of a success": func(chan struct{}) error { return nil },
+		"an error's text":   func(release chan struct{}) error { return odd{func() { <-release }, func() {}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{DrainTimeout: 3 * time.Second, GraceTimeout: 2 * time.Second})
+				release := make(chan struct{})
+				worker.Handle(r.sup, "x", func(context.Context, none) error { return out(release) }, worker.Retry(hangs(release)))
+				r.start()
+				id := r.enqueue("x", nil)
+				settle(time.Second)
+				took, err := r.stopTook()
+				stuck, ok := errors.AsType[*worker.StuckError](err)
+				if took != 5*time.Second || !ok || len(stuck.Handlers) != 1 || stuck.Handlers[0].Job != id {
+					t.Errorf("it took %v and Run returned %v, want 5s and a *StuckError of the job", took, err)
+				}
+				seen := r.fault.Seen()
+				close(release)
+				settle(time.Minute)
+				if n := r.fault.Seen() - seen; n != 0 {
+					t.Errorf("%d commands after Run returned", n)
+				}
+				r.wantState(id, store.Doing, 1, "") // until its lease runs out
+			})
+		})
+	}
 }
 
 func TestStop6EventsAreDeliveredBeforeRunReturns(t *testing.T) {
