@@ -64,7 +64,7 @@ func (f *feed) flush(n int, turns []turn) {
 		if f.pause(l, failures) {
 			failures = 0
 		}
-		if f.hopeless(x) {
+		if f.tooLate(x) {
 			l.Abandon()
 			f.fails(failing, false)
 			f.giveUp(turns, x)
@@ -146,8 +146,8 @@ func (f *feed) pause(l *lane, failures int) bool {
 	return false
 }
 
-// hopeless says whether it is time to give a failed request up.
-func (f *feed) hopeless(x store.Exchange) bool {
+// tooLate says whether it is time to give a failed request up.
+func (f *feed) tooLate(x store.Exchange) bool {
 	p := f.pool
 	if f.run.io.Err() != nil {
 		return true

@@ -263,7 +263,7 @@ func (a *attempt) persist(request func(ctx context.Context) error) error {
 // hopeless reports whether trying again can't help, however long the attempt lasts: neither time nor another server makes the request right.
 func hopeless(err error) bool {
 	_, foreign := errors.AsType[*store.KeyError](err)
-	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client or in the store's OnCall
+	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client
 	return foreign || panicked || errors.Is(err, ErrGoexit) || errors.Is(err, store.ErrInvalid)
 }
 
