@@ -134,8 +134,8 @@ func TestWhatIsCountedWhileTheStoreIsAskedIsNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		mute := make(silent)
-		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		mute := make(chan struct{})
+		st.Runtime().Client().(*redis.Client).AddHook(redistest.Silent(mute))
 		done := make(chan map[string]float64)
 		go func() { done <- scrape(t, reg) }()
 		time.Sleep(time.Second)
@@ -171,20 +171,6 @@ func TestAnEntryThatNobodyFiresIsOverdue(t *testing.T) {
 	})
 }
 
-// silent makes commands wait for an answer until it is closed.
-type silent chan struct{}
-
-func (s silent) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (s silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		<-s
-		return next(ctx, cmd)
-	}
-}
-func (s silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 func TestAScrapeWaitsNoLongerThanItMayWhateverRedisDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := workertest.Store(t)
@@ -194,8 +180,8 @@ func TestAScrapeWaitsNoLongerThanItMayWhateverRedisDoes(t *testing.T) {
 		if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
 			t.Fatal(err)
 		}
-		mute := make(silent)
-		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		mute := make(chan struct{})
+		st.Runtime().Client().(*redis.Client).AddHook(redistest.Silent(mute))
 		for range 3 { // the question that is out is not asked again
 			start := time.Now()
 			got := scrape(t, reg)
@@ -308,22 +294,6 @@ func TestAForeignKeyInThePlaceOfAllInstancesIsNoSilence(t *testing.T) {
 	})
 }
 
-// wild does something else with commands while it is set.
-type wild struct{ instead atomic.Pointer[func()] }
-
-func (w *wild) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (w *wild) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if instead := w.instead.Load(); instead != nil {
-			(*instead)()
-		}
-		return next(ctx, cmd)
-	}
-}
-func (w *wild) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 func TestAHookThatPanicsOrEndsItsGoroutineCostsAScrapeNoMoreThanTheDepths(t *testing.T) {
 	for name, does := range map[string]func(){"panics": func() { panic("a hook's") }, "ends its goroutine": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -335,13 +305,18 @@ func TestAHookThatPanicsOrEndsItsGoroutineCostsAScrapeNoMoreThanTheDepths(t *tes
 				if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
 					t.Fatal(err)
 				}
-				hook := &wild{}
-				st.Runtime().Client().(*redis.Client).AddHook(hook)
+				var wild atomic.Bool
+				st.Runtime().Client().(*redis.Client).AddHook(redistest.Intercept(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+					if wild.Load() {
+						does()
+					}
+					return next(ctx, cmd)
+				}))
 				for range 3 {
-					hook.instead.Store(&does)
+					wild.Store(true)
 					time.Sleep(2 * time.Second)
 					wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=mail}": 1})
-					hook.instead.Store(nil)
+					wild.Store(false)
 					time.Sleep(2 * time.Second)
 					wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, "stint_jobs{state=todo,stint_instance=mail}": 1})
 				}
@@ -397,9 +372,9 @@ func TestWhileTheStoreIsSlowTheLastAnswerServesForAMinute(t *testing.T) {
 		}
 		reg := registry(t, metrics.New(st))
 		scrape(t, reg)
-		mute := make(silent)
+		mute := make(chan struct{})
 		defer close(mute)
-		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		st.Runtime().Client().(*redis.Client).AddHook(redistest.Silent(mute))
 		for range 3 {
 			time.Sleep(15 * time.Second) // and 3 s of the scrape
 			wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, "stint_jobs{state=todo,stint_instance=mail}": 1})

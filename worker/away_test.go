@@ -30,7 +30,7 @@ const patient = time.Minute
 
 func (r *rig) takeAway(instances ...string) *away {
 	a := &away{instances: instances}
-	r.st.Runtime().Client().(*redis.Client).AddHook(a)
+	r.intercept(a.intercept)
 	return a
 }
 
@@ -52,23 +52,17 @@ func (a *away) silent(cmd redis.Cmder) bool {
 	})
 }
 
-func (a *away) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (a *away) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (a *away) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !a.silent(cmd) {
-			return next(ctx, cmd)
-		}
-		select {
-		case <-ctx.Done():
-			cmd.SetErr(ctx.Err())
-		case <-time.After(patient):
-			cmd.SetErr(context.DeadlineExceeded)
-		}
-		return cmd.Err()
+func (a *away) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	if !a.silent(cmd) {
+		return next(ctx, cmd)
 	}
+	select {
+	case <-ctx.Done():
+		cmd.SetErr(ctx.Err())
+	case <-time.After(patient):
+		cmd.SetErr(context.DeadlineExceeded)
+	}
+	return cmd.Err()
 }
 
 // parents has n jobs of each instance dispatch a child, which is told to take so long, and park. Nobody serves them any more then.

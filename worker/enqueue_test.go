@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -446,18 +447,28 @@ func TestAListenerThatPanicsHarmsNothing(t *testing.T) {
 	})
 }
 
-func TestAPanicInTheRedisClientIsTheCallersError(t *testing.T) {
+func TestAHookOfTheRedisClientThatPanicsOrExitsIsTheCallersError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st, err := store.OpenEmbedded(store.Options{OnCall: func(string, time.Duration, error) { panic("oops") }})
-		if err != nil {
-			t.Fatal(err)
+		r := newRig(t, worker.Config{})
+		var act func()
+		h := &hostile{act: func() { act() }}
+		r.intercept(h.intercept)
+		c := r.client()
+		start := time.Now()
+		act = func() { panic("oops") }
+		h.left.Store(1)
+		_, err := c.Enqueue(t.Context(), "images", 1)
+		if p, ok := errors.AsType[*worker.PanicError](err); !ok || p.Value != "oops" {
+			t.Errorf("%v, want the panic", err)
 		}
-		t.Cleanup(func() { _ = st.Close() })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		_, err = worker.NewClient(st, worker.ClientConfig{}).Enqueue(ctx, "images", 1)
-		if p, ok := errors.AsType[*worker.PanicError](err); err != nil && (!ok || p.Value != "oops") {
-			t.Errorf("%v, want the panic or, where the store has caught it, nothing", err)
+		act = runtime.Goexit
+		h.left.Store(1)
+		if _, err := c.Enqueue(t.Context(), "images", 1); !errors.Is(err, worker.ErrGoexit) {
+			t.Errorf("%v, want ErrGoexit", err)
+		}
+		r.job(r.accepts(c, "images", 1)) // the queue goes on
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v", took)
 		}
 	})
 }
@@ -555,23 +566,17 @@ func (refusal) RedisError()   {}
 // full is a server that carries out one script, whose reply is lost, and is full from then on.
 type full struct{ scripts int }
 
-func (f *full) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (f *full) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (f *full) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !strings.HasPrefix(cmd.Name(), "eval") {
-			return next(ctx, cmd)
-		}
-		err := error(refusal{})
-		if f.scripts++; f.scripts == 1 {
-			_ = next(ctx, cmd)
-			err = io.EOF
-		}
-		cmd.SetErr(err)
-		return err
+func (f *full) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	if !strings.HasPrefix(cmd.Name(), "eval") {
+		return next(ctx, cmd)
 	}
+	err := error(refusal{})
+	if f.scripts++; f.scripts == 1 {
+		_ = next(ctx, cmd)
+		err = io.EOF
+	}
+	cmd.SetErr(err)
+	return err
 }
 
 func TestARefusalAfterALostReplyDoesNotSayThatNothingWasAccepted(t *testing.T) {
@@ -580,7 +585,7 @@ func TestARefusalAfterALostReplyDoesNotSayThatNothingWasAccepted(t *testing.T) {
 		c := r.client()
 		r.accepts(c, "mail", 1) // the server knows the script
 		server := &full{}
-		r.st.Runtime().Client().(*redis.Client).AddHook(server)
+		r.intercept(server.intercept)
 		id, err := c.Enqueue(t.Context(), "mail", 2)
 		if !errors.Is(err, store.ErrServer) || !strings.Contains(fmt.Sprint(err), "whether it was accepted is not known") {
 			t.Errorf("%v; want ErrServer, and that the outcome is not known", err)
@@ -601,20 +606,14 @@ type largest struct {
 	args  atomic.Int64
 }
 
-func (l *largest) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (l *largest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (l *largest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		about := func(arg any) bool { return strings.Contains(fmt.Sprint(arg), l.about) }
-		if l.about != "" && !slices.ContainsFunc(cmd.Args(), about) {
+func (l *largest) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	about := func(arg any) bool { return strings.Contains(fmt.Sprint(arg), l.about) }
+	if l.about != "" && !slices.ContainsFunc(cmd.Args(), about) {
+		return next(ctx, cmd)
+	}
+	for n := int64(len(cmd.Args())); ; {
+		if old := l.args.Load(); n <= old || l.args.CompareAndSwap(old, n) {
 			return next(ctx, cmd)
-		}
-		for n := int64(len(cmd.Args())); ; {
-			if old := l.args.Load(); n <= old || l.args.CompareAndSwap(old, n) {
-				return next(ctx, cmd)
-			}
 		}
 	}
 }
@@ -624,7 +623,7 @@ func TestNoRequestIsForMoreThan250JobsOrWorkers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		var size largest
-		r.st.Runtime().Client().(*redis.Client).AddHook(&size)
+		r.intercept(size.intercept)
 		most := func(what string, each int64) {
 			if got := size.args.Swap(0); got < 2*200 || got > each*250+60 {
 				t.Errorf("%s: the largest request has %d arguments; a job or a worker has %d at most", what, got, each)
@@ -657,7 +656,7 @@ func TestNoRequestIsForMoreThan250Children(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		size := largest{about: "stint:{child}:lane:"}
-		r.st.Runtime().Client().(*redis.Client).AddHook(&size)
+		r.intercept(size.intercept)
 		const n = 1000
 		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
 			fs, err := worker.AsyncEach[none](ctx, "part", "child", make([]none, n))

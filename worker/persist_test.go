@@ -26,20 +26,14 @@ type refuses struct {
 	times atomic.Int32
 }
 
-func (f *refuses) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (f *refuses) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (f *refuses) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		with := f.with.Load()
-		if with == nil || !strings.Contains(cmd.String(), ":step_result:") {
-			return next(ctx, cmd)
-		}
-		f.times.Add(1)
-		cmd.SetErr(*with)
-		return *with
+func (f *refuses) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	with := f.with.Load()
+	if with == nil || !strings.Contains(cmd.String(), ":step_result:") {
+		return next(ctx, cmd)
 	}
+	f.times.Add(1)
+	cmd.SetErr(*with)
+	return *with
 }
 
 func TestAStepIsKeptAfterAFailoverHoweverTheServerRefusedMeanwhile(t *testing.T) {
@@ -52,7 +46,7 @@ func TestAStepIsKeptAfterAFailoverHoweverTheServerRefusedMeanwhile(t *testing.T)
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, worker.Config{})
 			server, effects := &refuses{}, 0
-			r.st.Runtime().Client().(*redis.Client).AddHook(server)
+			r.intercept(server.intercept)
 			worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
 				return worker.Do(ctx, "charge", func(context.Context) error {
 					effects++

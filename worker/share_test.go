@@ -258,26 +258,23 @@ func TestARetryInASharedPoolComesBackAtItsMillisecond(t *testing.T) {
 
 // talk counts the scripts that are run for each instance.
 type talk struct {
-	slow
 	mu    sync.Mutex
 	count map[string]int
 }
 
-func (k *talk) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		var words []string
-		for _, a := range cmd.Args() {
-			words = append(words, fmt.Sprint(a))
-		}
-		k.mu.Lock()
-		for _, instance := range []string{"full", "empty"} {
-			if redistest.Mentions("{" + instance + "}")(words) {
-				k.count[instance]++
-			}
-		}
-		k.mu.Unlock()
-		return next(ctx, cmd)
+func (k *talk) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	var words []string
+	for _, a := range cmd.Args() {
+		words = append(words, fmt.Sprint(a))
 	}
+	k.mu.Lock()
+	for _, instance := range []string{"full", "empty"} {
+		if redistest.Mentions("{" + instance + "}")(words) {
+			k.count[instance]++
+		}
+	}
+	k.mu.Unlock()
+	return next(ctx, cmd)
 }
 
 func TestAnEmptyInstanceOfASharedPoolIsNotAsked(t *testing.T) {
@@ -290,7 +287,7 @@ func TestAnEmptyInstanceOfASharedPoolIsNotAsked(t *testing.T) {
 		k := &talk{count: map[string]int{}}
 		r.start()
 		settle(100 * time.Millisecond)
-		r.st.Runtime().Client().(*redis.Client).AddHook(k)
+		r.intercept(k.intercept)
 		settle(3 * time.Second)
 		if k.count["full"] < 100 || k.count["empty"] > 6 {
 			t.Errorf("in 3 s there were %v calls, want only what keeps the empty instance in order", k.count)
@@ -330,8 +327,7 @@ func TestAWakeUpThatReachesABusyPoolIsPassedOn(t *testing.T) {
 		if _, n, _ := busy.now(); n != 2 {
 			t.Fatalf("%d jobs run, want 2", n)
 		}
-		other := &rig{t: t, st: r.st, fault: r.fault}
-		other.listen(worker.Config{})
+		other := r.second(worker.Config{})
 		f, starts := startTimes(nothing)
 		worker.Handle(other.sup, "b", f)
 		other.start()
@@ -433,12 +429,15 @@ func TestWhateverSingleCommandFailsTheJobsOfASharedPoolRunOnce(t *testing.T) {
 				worker.Handle(r.sup, "b", d.takes("b", nothing), worker.In("all", 1))
 				r.enqueueMany("a", 6)
 				r.enqueueMany("b", 6)
-				arm(r.fault, n)
+				struck := arm(r.fault, n)
 				r.start()
 				settle(10 * time.Second)
 				r.stopWell()
 				if ended := len(of[worker.JobFinished](r.events)); len(d.starts) != 12 || ended != 12 {
 					t.Errorf("command %d, reply lost %v: %d attempts, %d ended; want each job done once", n, lose, len(d.starts), ended)
+				}
+				if !came(struck) {
+					t.Errorf("there was no command %d", n)
 				}
 			})
 		}
@@ -477,24 +476,21 @@ func TestAForeignKeyInOneInstanceOfASharedPoolLeavesItsWorkersToTheOthers(t *tes
 
 // outage fails the commands that name one instance, as a Cluster does while the node that has its slot is down.
 type outage struct {
-	slow
 	instance string
 	on       atomic.Bool
 }
 
-func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		var words []string
-		for _, a := range cmd.Args() {
-			words = append(words, fmt.Sprint(a))
-		}
-		if o.on.Load() && redistest.Mentions("{"+o.instance+"}")(words) {
-			err := errors.New("CLUSTERDOWN Hash slot not served")
-			cmd.SetErr(err)
-			return err
-		}
-		return next(ctx, cmd)
+func (o *outage) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	var words []string
+	for _, a := range cmd.Args() {
+		words = append(words, fmt.Sprint(a))
 	}
+	if o.on.Load() && redistest.Mentions("{"+o.instance+"}")(words) {
+		err := errors.New("CLUSTERDOWN Hash slot not served")
+		cmd.SetErr(err)
+		return err
+	}
+	return next(ctx, cmd)
 }
 
 // What holds jobs of that one, or may hold some, has to wait; the other slots need not.
@@ -503,7 +499,7 @@ func TestAnInstanceThatCannotBeReachedTakesNoMoreWorkersOfItsPool(t *testing.T) 
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, shared(6, strict))
 			o := &outage{instance: "gone"}
-			r.st.Runtime().Client().(*redis.Client).AddHook(o)
+			r.intercept(o.intercept)
 			var d diary
 			for _, instance := range []string{"gone", "good"} {
 				worker.Handle(r.sup, instance, d.takes(instance, about(10*time.Millisecond)), worker.In("all", 1))
@@ -560,7 +556,7 @@ func TestALookAtAnInstanceThatCannotBeReachedLeavesWorkersToTheOthers(t *testing
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, shared(2, strict))
 			o := &outage{instance: "gone"}
-			r.st.Runtime().Client().(*redis.Client).AddHook(o)
+			r.intercept(o.intercept)
 			var d diary
 			for _, instance := range []string{"gone", "good"} {
 				worker.Handle(r.sup, instance, d.takes(instance, nothing), worker.In("all", 1))
