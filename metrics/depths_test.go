@@ -294,6 +294,22 @@ func TestAForeignKeyInThePlaceOfAllInstancesIsNoSilence(t *testing.T) {
 	})
 }
 
+// wild does something else with commands while it is set.
+type wild struct{ instead atomic.Pointer[func()] }
+
+func (w *wild) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (w *wild) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if instead := w.instead.Load(); instead != nil {
+			(*instead)()
+		}
+		return next(ctx, cmd)
+	}
+}
+func (w *wild) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 func TestAHookThatPanicsOrEndsItsGoroutineCostsAScrapeNoMoreThanTheDepths(t *testing.T) {
 	for name, does := range map[string]func(){"panics": func() { panic("a hook's") }, "ends its goroutine": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -305,18 +321,13 @@ func TestAHookThatPanicsOrEndsItsGoroutineCostsAScrapeNoMoreThanTheDepths(t *tes
 				if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
 					t.Fatal(err)
 				}
-				var wild atomic.Bool
-				st.Runtime().Client().(*redis.Client).AddHook(redistest.Intercept(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-					if wild.Load() {
-						does()
-					}
-					return next(ctx, cmd)
-				}))
+				hook := &wild{}
+				st.Runtime().Client().(*redis.Client).AddHook(hook)
 				for range 3 {
-					wild.Store(true)
+					hook.instead.Store(&does)
 					time.Sleep(2 * time.Second)
 					wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 0, "stint_jobs_enqueued_total{stint_instance=mail}": 1})
-					wild.Store(false)
+					hook.instead.Store(nil)
 					time.Sleep(2 * time.Second)
 					wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, "stint_jobs{state=todo,stint_instance=mail}": 1})
 				}

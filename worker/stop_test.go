@@ -284,43 +284,6 @@ func TestStop5AHandlerThatIgnoresItsContextIsNamedAndNothingOfItIsWritten(t *tes
 	})
 }
 
-// hangs is a policy that does not return until it is closed.
-type hangs chan struct{}
-
-func (h hangs) Next(int, error) (time.Duration, bool) { <-h; return time.Second, true }
-func (h hangs) Succeeded(int)                         { <-h }
-
-func TestStop5APolicyThatDoesNotReturnKeepsNoStop(t *testing.T) {
-	for name, out := range map[string]func(release chan struct{}) error{
-		"asked for a retry": func(chan struct{}) error { return errBoom },
-		"told of a success": func(chan struct{}) error { return nil },
-		"an error's text":   func(release chan struct{}) error { return odd{func() { <-release }, func() {}} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, worker.Config{DrainTimeout: 3 * time.Second, GraceTimeout: 2 * time.Second})
-				release := make(chan struct{})
-				worker.Handle(r.sup, "x", func(context.Context, none) error { return out(release) }, worker.Retry(hangs(release)))
-				r.start()
-				id := r.enqueue("x", nil)
-				settle(time.Second)
-				took, err := r.stopTook()
-				stuck, ok := errors.AsType[*worker.StuckError](err)
-				if took != 5*time.Second || !ok || len(stuck.Handlers) != 1 || stuck.Handlers[0].Job != id {
-					t.Errorf("it took %v and Run returned %v, want 5s and a *StuckError of the job", took, err)
-				}
-				seen := r.fault.Seen()
-				close(release)
-				settle(time.Minute)
-				if n := r.fault.Seen() - seen; n != 0 {
-					t.Errorf("%d commands after Run returned", n)
-				}
-				r.wantState(id, store.Doing, 1, "") // until its lease runs out
-			})
-		})
-	}
-}
-
 func TestStop6EventsAreDeliveredBeforeRunReturns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := 0
@@ -403,5 +366,42 @@ func TestAHandlerThatHasNotBegunWhenRunReturnsNeverDoes(t *testing.T) {
 	late.Abandon()
 	if late.Begin() {
 		t.Error("an attempt begins after Run has returned without it")
+	}
+}
+
+// hangs is a policy that does not return until it is closed.
+type hangs chan struct{}
+
+func (h hangs) Next(int, error) (time.Duration, bool) { <-h; return time.Second, true }
+func (h hangs) Succeeded(int)                         { <-h }
+
+func TestAPolicyThatDoesNotReturnKeepsNoStop(t *testing.T) {
+	for name, out := range map[string]func(release chan struct{}) error{
+		"asked for a retry": func(chan struct{}) error { return errBoom },
+		"told of a success": func(chan struct{}) error { return nil },
+		"an error's text":   func(release chan struct{}) error { return odd{func() { <-release }, func() {}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{DrainTimeout: 3 * time.Second, GraceTimeout: 2 * time.Second})
+				release := make(chan struct{})
+				worker.Handle(r.sup, "x", func(context.Context, none) error { return out(release) }, worker.Retry(hangs(release)))
+				r.start()
+				id := r.enqueue("x", nil)
+				settle(time.Second)
+				took, err := r.stopTook()
+				stuck, ok := errors.AsType[*worker.StuckError](err)
+				if took != 5*time.Second || !ok || len(stuck.Handlers) != 1 || stuck.Handlers[0].Job != id {
+					t.Errorf("it took %v and Run returned %v, want 5s and a *StuckError of the job", took, err)
+				}
+				seen := r.fault.Seen()
+				close(release)
+				settle(time.Minute)
+				if n := r.fault.Seen() - seen; n != 0 {
+					t.Errorf("%d commands after Run returned", n)
+				}
+				r.wantState(id, store.Doing, 1, "") // until its lease runs out
+			})
+		})
 	}
 }
