@@ -158,7 +158,7 @@ type Audited struct {
 // reached many loops fail for one reason; that is one event, of the first.
 type LoopFailed struct {
 	Loop     string // "exchange", "heartbeat", "reap", "sweep", "announce", "subscription", "cron"
-	Instance string // empty where it is the process'
+	Instance string // empty where it is the process'; of "sweep" also that of children or parents which does not answer
 	Err      error
 }
 

@@ -31,7 +31,8 @@ type feed struct {
 	beats   *loop.Loop
 	reaper  *loop.Loop
 	sweeper *loop.Loop
-	sweepAt atomic.Int64 // when the sweeper looks next, since the process started
+	sweepAt atomic.Int64         // when the sweeper looks next, since the process started
+	ailing  map[string]time.Time // instances that sweeps could not do with what they had to, and when last; the sweeper's goroutine only
 	audit   audit
 	beaten  time.Time // when the last heartbeat was answered, or had nothing to do; the heartbeat's goroutine only
 
@@ -59,7 +60,7 @@ type turn struct {
 }
 
 func newFeed(p *pool, reg *registration) *feed {
-	f := &feed{pool: p, run: p.run, reg: reg, terms: reg.terms}
+	f := &feed{pool: p, run: p.run, reg: reg, terms: reg.terms, ailing: map[string]time.Time{}}
 	f.terms.Process = p.run.about.ID
 	f.terms.Period = f.run.rarely(f.every())
 	f.sweepAt.Store(int64(sweepIdle))
