@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,11 @@ type feed struct {
 	sweepAt atomic.Int64         // when the sweeper looks next, since the process started
 	ailing  map[string]time.Time // instances that sweeps could not do with what they had to, and when last; the sweeper's goroutine only
 	audit   audit
-	beaten  time.Time // when the last heartbeat was answered, or had nothing to do; the heartbeat's goroutine only
+	waiting struct {
+		sync.Mutex
+		n int // attempts that repeat a request about their steps
+	}
+	beaten time.Time // when the last heartbeat was answered, or had nothing to do; the heartbeat's goroutine only
 
 	// All under pool.mu.
 	due     bool      // there may be jobs that no request asked for yet
@@ -85,5 +90,5 @@ func (t turn) weight() int {
 		return 64
 	}
 	f := &t.at.finish
-	return 256 + len(f.Result) + len(f.Progress) + min(len(f.Error), store.MaxError)
+	return 256 + len(f.Wait.Steps)*recordWeight + len(f.Result) + len(f.Progress) + min(len(f.Error), store.MaxError)
 }
