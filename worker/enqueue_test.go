@@ -652,6 +652,61 @@ func TestNoRequestIsForMoreThan250JobsOrWorkers(t *testing.T) {
 	})
 }
 
+// waits is a hook that notes of how many steps the jobs wait, at most, that one request parks.
+type waits struct{ most atomic.Int64 }
+
+func (*waits) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*waits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (w *waits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		n := int64(0)
+		for _, arg := range cmd.Args() {
+			if s, ok := arg.(string); ok && strings.HasPrefix(s, "a\npart/") {
+				n += int64(strings.Count(s, "\n"))
+			}
+		}
+		if n > w.most.Load() {
+			w.most.Store(n) // the handlers park at the same moment: that is a lane or two
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestNoRequestIsForMoreThanAThousandStepsOfManyJobs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 500
+		r := newRig(t, worker.Config{})
+		size, parks := largest{about: ":step_result:"}, &waits{}
+		r.st.Runtime().Client().(*redis.Client).AddHook(&size)
+		r.st.Runtime().Client().(*redis.Client).AddHook(parks)
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			fs, err := worker.AsyncEach[none](ctx, "part", "child", make([]none, n))
+			if err != nil {
+				return err
+			}
+			time.Sleep(time.Minute)
+			_, err = worker.WaitAll(ctx, fs)
+			return err
+		}, worker.Concurrency(16))
+		r.latency(5 * time.Millisecond)
+		r.enqueueMany("x", 16)
+		r.start()
+		settle(2 * time.Minute)
+		if s := r.stats("x"); s.Parked != 16 {
+			t.Fatalf("stats are %+v, want 16 parked", s)
+		}
+		if got := size.args.Load(); got < 2*n || got > 2*1000+100 {
+			t.Errorf("the largest request with steps has %d arguments, of which a step has 2", got)
+		}
+		if got := parks.most.Load(); got < n || got > 1000+2 {
+			t.Errorf("one request parks jobs that wait for %d steps", got)
+		}
+		r.stopWell()
+	})
+}
+
 func TestNoRequestIsForMoreThan250Children(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})

@@ -123,7 +123,7 @@ func (s *slot) finish(at *attempt, err error) bool {
 	if !ok {
 		return false
 	}
-	v, err := judged(at.feed.reg, &at.lease.Job, err, cause)
+	v, err := judged(at, err, cause)
 	if at.wait != nil { // whatever the handler made of it
 		v = verdict{verb: store.Park, err: err}
 		at.finish.Wait = *at.wait

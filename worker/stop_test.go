@@ -284,6 +284,31 @@ func TestStop5AHandlerThatIgnoresItsContextIsNamedAndNothingOfItIsWritten(t *tes
 	})
 }
 
+func TestStop5NothingOfAStepThatHangsIsWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{DrainTimeout: 3 * time.Second, GraceTimeout: 2 * time.Second})
+		release := make(chan struct{})
+		late := errors.New("it has not returned")
+		worker.Handle(r.sup, "stubborn", func(ctx context.Context, in none) error {
+			late = worker.Do(ctx, "a", func(ctx context.Context) error { return stubborn(release)(ctx, in) })
+			return late
+		})
+		r.start()
+		id := r.enqueue("stubborn", nil)
+		settle(500 * time.Millisecond)
+		if _, err := r.stopTook(); !errors.As(err, new(*worker.StuckError)) {
+			t.Errorf("Run returned %v, want a *StuckError", err)
+		}
+		lines := r.logs.count("")
+		close(release)
+		settle(time.Second)
+		page, err := r.st.Steps(t.Context(), id, "")
+		if err != nil || len(page.Steps) != 0 || late == nil || r.logs.count("") != lines {
+			t.Errorf("it keeps %v, %v; the step returned %v, and %d lines were logged", page.Steps, err, late, r.logs.count("")-lines)
+		}
+	})
+}
+
 func TestStop6EventsAreDeliveredBeforeRunReturns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := 0
