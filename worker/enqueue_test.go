@@ -655,23 +655,17 @@ func TestNoRequestIsForMoreThan250JobsOrWorkers(t *testing.T) {
 // waits is a hook that notes of how many steps the jobs wait, at most, that one request parks.
 type waits struct{ most atomic.Int64 }
 
-func (*waits) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*waits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (w *waits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		n := int64(0)
-		for _, arg := range cmd.Args() {
-			if s, ok := arg.(string); ok && strings.HasPrefix(s, "a\npart/") {
-				n += int64(strings.Count(s, "\n"))
-			}
+func (w *waits) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	n := int64(0)
+	for _, arg := range cmd.Args() {
+		if s, ok := arg.(string); ok && strings.HasPrefix(s, "a\npart/") {
+			n += int64(strings.Count(s, "\n"))
 		}
-		if n > w.most.Load() {
-			w.most.Store(n) // the handlers park at the same moment: that is a lane or two
-		}
-		return next(ctx, cmd)
 	}
+	if n > w.most.Load() {
+		w.most.Store(n) // the handlers park at the same moment: that is a lane or two
+	}
+	return next(ctx, cmd)
 }
 
 func TestNoRequestIsForMoreThanAThousandStepsOfManyJobs(t *testing.T) {
@@ -679,8 +673,8 @@ func TestNoRequestIsForMoreThanAThousandStepsOfManyJobs(t *testing.T) {
 		const n = 500
 		r := newRig(t, worker.Config{})
 		size, parks := largest{about: ":step_result:"}, &waits{}
-		r.st.Runtime().Client().(*redis.Client).AddHook(&size)
-		r.st.Runtime().Client().(*redis.Client).AddHook(parks)
+		r.intercept(size.intercept)
+		r.intercept(parks.intercept)
 		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
 			fs, err := worker.AsyncEach[none](ctx, "part", "child", make([]none, n))
 			if err != nil {

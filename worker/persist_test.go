@@ -79,7 +79,7 @@ func TestTheTroubleWithAStepEndsWithTheAttempt(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		server, says := &refuses{}, answer("NOPERM this user has no permissions to run the 'hsetnx' command")
 		server.with.Store(&says)
-		r.st.Runtime().Client().(*redis.Client).AddHook(server)
+		r.intercept(server.intercept)
 		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
 			return worker.Do(ctx, "charge", noEffect)
 		}, worker.Timeout(5*time.Minute), once)

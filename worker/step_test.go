@@ -466,17 +466,11 @@ func TestAPermanentErrorWithoutTextIsAFailureLikeAnyOther(t *testing.T) {
 // sweeps is a hook that counts passes of the sweeper.
 type sweeps struct{ n atomic.Int32 }
 
-func (*sweeps) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*sweeps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (s *sweeps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if slices.Contains(cmd.Args(), any((10 * time.Minute).Milliseconds())) {
-			s.n.Add(1)
-		}
-		return next(ctx, cmd)
+func (s *sweeps) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	if slices.Contains(cmd.Args(), any((10 * time.Minute).Milliseconds())) {
+		s.n.Add(1)
 	}
+	return next(ctx, cmd)
 }
 
 func TestOfStepsThatAreTooManyForAClaimTheSweeperHearsNothing(t *testing.T) {
@@ -484,7 +478,7 @@ func TestOfStepsThatAreTooManyForAClaimTheSweeperHearsNothing(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			const n = 10
 			r, seen := newRig(t, worker.Config{}), &sweeps{}
-			r.st.Runtime().Client().(*redis.Client).AddHook(seen)
+			r.intercept(seen.intercept)
 			worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
 				for i := range 2 {
 					if _, err := worker.Step(ctx, fmt.Sprint(i), func(context.Context) (string, error) { return strings.Repeat("x", 40_000), nil }); err != nil {
