@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -153,5 +155,41 @@ func TestASupervisorWithoutListenerWorks(t *testing.T) {
 		settle(time.Second)
 		r.wantState(id, store.Done, 1, "")
 		r.stopWell()
+	})
+}
+
+func TestTheListenerHearsOfAcceptedJobsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var heard []worker.Event // without a lock: it is called on our goroutine
+		c := worker.NewClient(r.st, worker.ClientConfig{OnEvent: func(e worker.Event) { heard = append(heard, e) }})
+		first := r.accepts(c, "images", 1)
+		_, _ = c.Enqueue(t.Context(), "images", 1, worker.ID(first))
+		_, _ = c.Enqueue(t.Context(), "images", make(chan int))
+		results, _ := c.EnqueueMany(t.Context(), []worker.Request{
+			{Instance: "mail"}, {Instance: "no good"}, {Instance: "images", Options: []worker.EnqueueOption{worker.ID(first)}}, {Instance: "images"},
+		})
+		want := []worker.Event{
+			worker.JobEnqueued{Instance: "images", Job: first},
+			worker.JobEnqueued{Instance: "mail", Job: results[0].ID},
+			worker.JobEnqueued{Instance: "images", Job: results[3].ID},
+		}
+		if !slices.Equal(heard, want) {
+			t.Errorf("heard %v, want %v", heard, want)
+		}
+	})
+}
+
+func TestAListenerThatPanicsHarmsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, log := newRig(t, worker.Config{}), &lines{}
+		c := worker.NewClient(r.st, worker.ClientConfig{
+			OnEvent: func(worker.Event) { panic("oops") },
+			Logger:  slog.New(slog.NewTextHandler(log, nil)),
+		})
+		r.job(r.accepts(c, "images", 1))
+		if log.count("panic=oops") != 1 || log.count("enqueue_test.go") != 1 {
+			t.Errorf("the log says %q, want the panic and where it was, once", log)
+		}
 	})
 }
