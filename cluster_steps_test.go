@@ -82,11 +82,11 @@ func TestOnAClusterParentsAndChildrenAreAtDifferentNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "parked", func() bool { j, err := st.Get(t.Context(), id); return err == nil && j.State == store.Parked })
+	redistest.Eventually(t, "parked", func() bool { j, err := st.Get(t.Context(), id); return err == nil && j.State == store.Parked })
 	if err := st.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "without open children", func() bool {
+	redistest.Eventually(t, "without open children", func() bool {
 		n := int64(0)
 		all, err := st.Stats(t.Context())
 		for _, s := range all {
@@ -168,15 +168,5 @@ func TestOnAClusterAThousandChildrenAreAtAnotherNodeThanTheirParent(t *testing.T
 	stop()
 	if err := <-over; err != nil {
 		t.Error(err)
-	}
-}
-
-// eventually waits for what must come about within a minute.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not %s within a minute", what)
-		}
 	}
 }

@@ -250,7 +250,8 @@ func aLife(t *testing.T, server *redistest.Server, n int, arm func(*redistest.Fa
 	struck := arm(&fault, n)
 	start := time.Now()
 	id := s.enqueue(t)
-	stop := serve(t, s.st, 20*time.Second, map[string]func(context.Context, struct{}) error{"story": ran.handle})
+	lease := 5 * time.Minute // what is found only when it is over does not count
+	stop := serve(t, s.st, lease, map[string]func(context.Context, struct{}) error{"story": ran.handle})
 	j := s.wait(t, id)
 	stop()
 	if took := time.Since(start); j.State != store.Done || j.Attempt != 1 || took > 30*time.Second {

@@ -102,26 +102,12 @@ func TestWithoutRedisASupervisorIsAliveButNotReady(t *testing.T) {
 	})
 }
 
-// silent makes commands wait for an answer until it is closed.
-type silent chan struct{}
-
-func (s silent) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (s silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		<-s
-		return next(ctx, cmd)
-	}
-}
-func (s silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 func TestASupervisorWhoseLoopsHaveComeToAHaltIsNotAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := setup(t)
-		mute := make(silent)
+		mute := make(chan struct{})
 		defer close(mute)
-		w.st.Runtime().Client().(*redis.Client).AddHook(mute)
+		w.st.Runtime().Client().(*redis.Client).AddHook(redistest.Silent(mute))
 		workertest.Start(t, w.sup)
 		time.Sleep(health.Stuck - 10*time.Second)
 		if got := ask(health.Live(w.sup)); got != ok {

@@ -135,8 +135,8 @@ func TestWhatIsCountedWhileTheStoreIsAskedIsNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		mute := make(silent)
-		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		mute := make(chan struct{})
+		st.Runtime().Client().(*redis.Client).AddHook(redistest.Silent(mute))
 		done := make(chan map[string]float64)
 		go func() { done <- scrape(t, reg) }()
 		time.Sleep(time.Second)
@@ -172,20 +172,6 @@ func TestAnEntryThatNobodyFiresIsOverdue(t *testing.T) {
 	})
 }
 
-// silent makes commands wait for an answer until it is closed.
-type silent chan struct{}
-
-func (s silent) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (s silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		<-s
-		return next(ctx, cmd)
-	}
-}
-func (s silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 func TestAScrapeWaitsNoLongerThanItMayWhateverRedisDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := workertest.Store(t)
@@ -195,8 +181,8 @@ func TestAScrapeWaitsNoLongerThanItMayWhateverRedisDoes(t *testing.T) {
 		if _, err := client.Enqueue(t.Context(), "mail", nil); err != nil {
 			t.Fatal(err)
 		}
-		mute := make(silent)
-		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		mute := make(chan struct{})
+		st.Runtime().Client().(*redis.Client).AddHook(redistest.Silent(mute))
 		for range 3 { // the question that is out is not asked again
 			start := time.Now()
 			got := scrape(t, reg)
@@ -439,9 +425,9 @@ func TestWhileTheStoreIsSlowTheLastAnswerServesForAMinute(t *testing.T) {
 		}
 		reg := registry(t, metrics.New(st))
 		scrape(t, reg)
-		mute := make(silent)
+		mute := make(chan struct{})
 		defer close(mute)
-		st.Runtime().Client().(*redis.Client).AddHook(mute)
+		st.Runtime().Client().(*redis.Client).AddHook(redistest.Silent(mute))
 		for range 3 {
 			time.Sleep(15 * time.Second) // and 3 s of the scrape
 			wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, "stint_jobs{state=todo,stint_instance=mail}": 1})

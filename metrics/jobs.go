@@ -37,7 +37,7 @@ type jobs struct {
 }
 
 // loops are what can fail, of which there is a count from the start.
-var loops = []string{"exchange", "heartbeat", "reap", "sweep", "announce", "subscription", "cron", "lease watch"}
+var loops = []string{"exchange", "heartbeat", "reap", "sweep", "steps", "announce", "subscription", "cron", "lease watch"}
 
 // remembered is how many instances that are gone keep their counts, hidden, for the case that they come back: a counter does not
 // go back because its instance was deleted and is used again.

@@ -26,8 +26,8 @@ const (
 // is a good start, it gets at most a tenth more than what is new.
 //
 // It is the one policy with a state: give one Budget to all handlers that need the same dependency, and a new one to others.
-// The throughput is the first attempts that this process has made in the last 10 seconds and that went well or are to be tried
-// again. What is over the budget is not given up but put off: the delay is p's or longer, but not for the budget's sake longer than
+// The throughput is the first attempts that this process has made in the last 10 seconds and that went well, or after which the
+// policy was asked for a retry. What is over the budget is not given up but put off: the delay is p's or longer, but not for the budget's sake longer than
 // two hours. What was not used of the last 10 seconds' budget may go at once. One retry a second is always granted, so that an
 // instance with little to do does not wait for the sake of a share. A retry whose error says itself when, see [After], is counted and
 // not put off.

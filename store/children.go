@@ -39,8 +39,7 @@ func (o *Outcome) size() int { return 256 + len(o.Text) }
 // Relay brings outcomes to their parents, which wakes those that waited for them, and then takes them out of the outboxes of the
 // children's instances. An outcome that arrived before, or that nobody wants any more, is taken out as well; one whose parent is gone, or
 // was requeued, stays until the sweeper of that one's instance has seen to its children of before, lest such a child run twice. To repeat a
-// call does no harm;
-// what is left, Sweep relays later.
+// call does no harm; what is left, Sweep relays later.
 func (r *Runtime) Relay(ctx context.Context, outcomes []Outcome) error {
 	to, from := map[string][]Outcome{}, map[string][]uuid.UUID{}
 	for _, o := range outcomes {

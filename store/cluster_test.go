@@ -41,7 +41,7 @@ func startCluster(t *testing.T) *cluster {
 	noError(t, "giving out slots", c.nodes[0].ClusterAddSlotsRange(ctx, 0, 16383).Err())
 	host, port, _ := net.SplitHostPort(addrs[1])
 	noError(t, "joining", c.nodes[0].ClusterMeet(ctx, host, port).Err())
-	eventually(t, "both nodes know the cluster", func() bool {
+	redistest.Eventually(t, "both nodes know the cluster", func() bool {
 		for i, n := range c.nodes {
 			if info := n.ClusterInfo(ctx).Val(); !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:2") {
 				return false
@@ -195,7 +195,7 @@ func TestAMigratingSlotMakesAnInstanceWaitAndLosesNothing(t *testing.T) {
 func (r *requests) settle(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
-	eventually(t, "the slot serves", func() bool { return r.e.Store.Resume(ctx, "mail") == nil })
+	redistest.Eventually(t, "the slot serves", func() bool { return r.e.Store.Resume(ctx, "mail") == nil })
 	noError(t, "enqueuing", r.enqueue(ctx))
 	out, err := r.swap(ctx)
 	if err != nil || len(out.Leases) != 2 || len(out.Ended) != len(r.exchange.Finishes) || slices.Contains(out.Ended, "") {

@@ -172,7 +172,12 @@ func TestCloseOfTheEmbeddedServerLetsCallsUnderWayEnd(t *testing.T) {
 		}
 		noError(t, "enqueuing", enqueue(st, t.Context()))
 		rdb := st.Runtime().Client().(*redis.Client)
-		rdb.AddHook(held(time.Second))
+		rdb.AddHook(redistest.Intercept(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if cmd.Name() == "evalsha" { // is held back before it is sent
+				time.Sleep(time.Second)
+			}
+			return next(ctx, cmd)
+		}))
 		var calls sync.WaitGroup
 		for range 3 {
 			calls.Go(func() { noError(t, "a call under way", enqueue(st, t.Context())) })
@@ -190,22 +195,6 @@ func TestCloseOfTheEmbeddedServerLetsCallsUnderWayEnd(t *testing.T) {
 			t.Errorf("the call after Close took %v", took)
 		}
 	})
-}
-
-// held keeps each script back for a while before it is sent.
-type held time.Duration
-
-func (h held) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" {
-			time.Sleep(time.Duration(h))
-		}
-		return next(ctx, cmd)
-	}
-}
-func (h held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func TestAClosedClientIsAServerThatRefuses(t *testing.T) {

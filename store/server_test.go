@@ -162,7 +162,7 @@ func TestAReadOnlyReplicaRefusesChangesAndCanBeRead(t *testing.T) {
 	e.Add(t, 2)
 	l := e.Claim(t, 1)[0]
 	rdb := replica.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	eventually(t, "the replica has what the primary has", func() bool {
+	redistest.Eventually(t, "the replica has what the primary has", func() bool {
 		record := e.Raw.HGet(ctx, e.Key("mail", "jobs"), string(l.Job.ID[:])).Val() // says that it was claimed
 		return record != "" && rdb.HGet(ctx, e.Key("mail", "jobs"), string(l.Job.ID[:])).Val() == record
 	})
@@ -196,34 +196,6 @@ func TestAReadOnlyReplicaRefusesChangesAndCanBeRead(t *testing.T) {
 	}
 }
 
-// eventually waits until f holds, at most thirty seconds.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if f() {
-			return
-		}
-	}
-	t.Fatalf("not within 30 s: %s", what)
-}
-
-// infoHook answers INFO with a text of its own.
-type infoHook string
-
-func (h infoHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h infoHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (h infoHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if text, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "info" {
-			text.SetVal(string(h))
-			return nil
-		}
-		return next(ctx, cmd)
-	}
-}
-
 func TestAServerThatIsTooOldIsRefused(t *testing.T) {
 	for info, good := range map[string]bool{
 		"# Server\r\nredis_version:6.2.14\r\n": false, "redis_version:2.8.0": false, "redis_version:x": false, "": false,
@@ -231,7 +203,13 @@ func TestAServerThatIsTooOldIsRefused(t *testing.T) {
 		"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.0\r\n": true,
 	} {
 		rdb := redistest.Shared(t).Client(t)
-		rdb.AddHook(infoHook(info))
+		rdb.AddHook(redistest.Intercept(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if text, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "info" {
+				text.SetVal(info)
+				return nil
+			}
+			return next(ctx, cmd)
+		}))
 		prefix := redistest.Prefix(t)
 		st := open(t, rdb, prefix)
 		err := enqueue(st, t.Context())
@@ -293,7 +271,7 @@ func TestAServerThatIsDownIsAnErrorWithinTheDeadline(t *testing.T) {
 		cancel()
 	}
 	server.Restart()
-	eventually(t, "the server is back", func() bool { return enqueue(e.Store, t.Context()) == nil && enqueue(never, t.Context()) == nil })
+	redistest.Eventually(t, "the server is back", func() bool { return enqueue(e.Store, t.Context()) == nil && enqueue(never, t.Context()) == nil })
 }
 
 func TestAServerThatDoesNotAnswerIsAnErrorWithinTheDeadline(t *testing.T) {

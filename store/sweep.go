@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -12,7 +13,7 @@ import (
 const (
 	sweepMost = 200              // what is taken at a time
 	sweepLate = 10 * time.Minute // the most between two looks at an open child
-	sweepTime = 5 * time.Second  // for what is to be done with one other instance, whose server may be away
+	sweepTime = 5 * time.Second  // for what is to be done with other instances, whose servers may be away
 )
 
 // Swept tells what a Sweep has done.
@@ -22,7 +23,8 @@ type Swept struct {
 	Lost  []Step      // steps whose child was nowhere too often, or whose record could not be read: they failed
 	Found []Step      // steps whose child had ended without its outcome having arrived: it has now
 	Next  time.Duration
-	Err   error // the last of what did not work, and comes again later
+	Err   error            // the last of what did not work, and comes again later
+	Asked map[string]error // how it went with each instance that children or parents are in and that had to be asked; nil: well
 
 	untold map[uuid.UUID]error // why the parent, or children, of these jobs have not been told of their end
 }
@@ -30,13 +32,17 @@ type Swept struct {
 // Sweep brings back what a crash left of an instance's parked jobs and children: it wakes the parked jobs whose time has come, relays
 // outcomes that are still in the outbox, dispatches children again that are nowhere, and cancels those of parents that were given up.
 // It looks at what is due of these only, some 200 at a time; Next says when there is more, 0 at once, negative never. What can't be
-// done, for instance since another server is down, comes again later: the error returned is of this instance alone.
+// done, for instance since another server is down, comes again later: the error returned is of this instance alone, and the others take 5 s
+// in all.
 func (r *Runtime) Sweep(ctx context.Context, instance string) (Swept, error) {
-	w := sweep{r: r, ctx: ctx, instance: instance}
+	w := sweep{r: r, ctx: ctx, instance: instance, out: Swept{Asked: map[string]error{}}}
 	err := r.s.do(ctx, "sweeping", w.take)
 	if err != nil {
 		return Swept{}, err
 	}
+	var cancel context.CancelFunc
+	w.ctx, cancel = context.WithTimeout(ctx, sweepTime)
+	defer cancel()
 	w.strays()
 	w.relays()
 	w.kids()
@@ -56,21 +62,24 @@ type sweep struct {
 	stray   map[byte][]kid // by what is to become of them
 }
 
-// with calls f, which sees to the families that the instance has with one other: it has its own time, so that the others have theirs.
-func (w *sweep) with(f func() error) error {
+// with calls f, which sees to the families that the instance has with one other, and notes how that went. Each gets half of the time that is
+// left: so those whose server is away leave some to the others.
+func (w *sweep) with(other string, f func() error) error {
 	whole := w.ctx
-	ctx, cancel := context.WithTimeout(whole, sweepTime)
+	by, _ := whole.Deadline()
+	ctx, cancel := context.WithTimeout(whole, time.Until(by)/2)
 	defer cancel()
 	w.ctx = ctx
 	err := f()
 	w.ctx = whole
+	w.note(other, err)
 	return err
 }
 
-func (w *sweep) note(err error) {
-	if err != nil {
-		w.out.Err = err
-	}
+// note notes how something went that was to be done in an instance.
+func (w *sweep) note(in string, err error) {
+	w.out.Err = cmp.Or(err, w.out.Err)
+	w.out.Asked[in] = cmp.Or(err, w.out.Asked[in])
 }
 
 // untold notes that the end of a job could not be told.
@@ -93,7 +102,7 @@ func (w *sweep) take() error {
 		k, err := readKid(l.str(), w.instance)
 		switch readable := l.int() == 1; {
 		case err != nil:
-			w.note(err)
+			w.note(w.instance, err)
 		case readable:
 			w.open = append(w.open, k)
 		default:
@@ -114,7 +123,7 @@ func (w *sweep) take() error {
 	for l := p.list(); l.more(); {
 		k, err := readKid(l.str(), w.instance)
 		fate := l.str()
-		if w.note(err); err == nil {
+		if w.note(w.instance, err); err == nil {
 			w.stray[fate[0]] = append(w.stray[fate[0]], k)
 		}
 	}
@@ -150,16 +159,15 @@ func (w *sweep) relays() {
 			good[o.Parent.Instance] = append(good[o.Parent.Instance], o)
 		}
 	}
-	for _, some := range good {
-		if err := w.with(func() error { return w.r.Relay(w.ctx, some) }); err != nil {
-			w.note(err)
+	for instance, some := range good {
+		if err := w.with(instance, func() error { return w.r.Relay(w.ctx, some) }); err != nil {
 			for i := range some {
 				w.untold(some[i].Child, err)
 			}
 		}
 	}
 	if len(bad) > 0 {
-		w.note(w.r.settle(w.ctx, w.instance, bad, false))
+		w.note(w.instance, w.r.settle(w.ctx, w.instance, bad, false))
 	}
 }
 
@@ -167,8 +175,7 @@ func (w *sweep) relays() {
 func (w *sweep) strays() {
 	for fate, kids := range w.stray {
 		for instance, some := range byInstance(kids) {
-			err := w.with(func() error { return w.strayed(fate, instance, some) })
-			if w.note(err); err != nil {
+			if err := w.with(instance, func() error { return w.strayed(fate, instance, some) }); err != nil {
 				for i := range some {
 					w.untold(some[i].parent.ID, err)
 				}

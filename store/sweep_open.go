@@ -9,7 +9,7 @@ import (
 // kids sees to the open children: it asks each of their instances what has become of them.
 func (w *sweep) kids() {
 	for instance, some := range byInstance(w.open) {
-		w.note(w.with(func() error { return w.allFates(instance, some) }))
+		_ = w.with(instance, func() error { return w.allFates(instance, some) })
 	}
 	for _, k := range w.broken {
 		w.fail(k, errStep.Error())
@@ -138,7 +138,7 @@ func (w *sweep) dispatch(instance string, jobs []NewJob, again []Step, kids []ki
 		case outcome[i] == nil:
 			done, w.out.Again = append(done, k), append(w.out.Again, again[i])
 		case !errors.Is(outcome[i], ErrExists): // else it has turned up
-			w.note(outcome[i])
+			w.note(instance, outcome[i])
 		}
 	}
 	if len(done) == 0 {
@@ -157,7 +157,7 @@ func (w *sweep) fail(k kid, reason string) {
 	if err == nil {
 		err = w.r.forget(w.ctx, w.instance, []kid{k})
 	}
-	if w.note(err); err == nil {
+	if w.note(w.instance, err); err == nil {
 		step := k.step()
 		step.State, step.Fate, step.Error = StepFailed, FateLost, reason
 		w.out.Lost = append(w.out.Lost, step)

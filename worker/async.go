@@ -173,7 +173,11 @@ func (a *attempt) enqueue(steps []*step, writes []store.StepWrite) {
 	}
 	err := run.silence.ask(to, func() error {
 		one.send()
-		return one.wait()
+		err := one.wait()
+		if a.Err() != nil {
+			return nil // it is the attempt that is over: nobody knows about the server
+		}
+		return err
 	})
 	if err != errSilent { //nolint:errorlint // it is ours, and never wrapped
 		err = nil // the entries say more
@@ -186,7 +190,7 @@ func (a *attempt) enqueue(steps []*step, writes []store.StepWrite) {
 		}
 		run.events.emit(ChildDispatched{Instance: job.Instance, Job: job.ID, Step: steps[i].name, Child: writes[i].Child.ID, To: to})
 	}
-	if failed > 0 {
+	if failed > 0 && err == nil { // who has asked has told it
 		a.log().Warn("children could not be enqueued; the sweeper will see to them", "to", to, "children", failed, "err", why)
 	}
 }

@@ -16,6 +16,7 @@ type phase byte
 
 const (
 	running   phase = iota // its handler has not returned, or is yet to be called
+	returned               // it has, and what that means is being found out: the error's methods and the policy are the user's code
 	ended                  // its finish is set, and on its way or to be sent
 	abandoned              // Run has returned without it: nothing of it is written any more
 )
@@ -143,7 +144,7 @@ func (a *attempt) causeLocked() error {
 	return a.cause
 }
 
-// end closes the attempt: nothing more can be noted, and its context is over. It returns false when it was abandoned.
+// end notes that the handler has returned: nothing more can be noted, and its context is over. It returns false when it was abandoned.
 func (a *attempt) end() (cause error, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -151,7 +152,7 @@ func (a *attempt) end() (cause error, ok bool) {
 		return nil, false
 	}
 	cause = a.causeLocked()
-	a.phase = ended
+	a.phase = returned
 	if !a.uncalled {
 		a.took = time.Since(a.started)
 	}
@@ -246,11 +247,22 @@ func (a *attempt) isEnded() bool {
 	return a.phase == ended
 }
 
-// abandon gives up a handler that does not return. It returns false when it has returned.
+// settled notes that the finish is set. It returns false when the attempt was abandoned before.
+func (a *attempt) settled() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.phase != returned {
+		return false
+	}
+	a.phase = ended
+	return true
+}
+
+// abandon gives up a handler that does not return, or a policy. It returns false when the finish is set.
 func (a *attempt) abandon() (StuckHandler, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.phase != running {
+	if a.phase != running && a.phase != returned {
 		return StuckHandler{}, false
 	}
 	a.phase = abandoned

@@ -30,7 +30,7 @@ const patient = time.Minute
 
 func (r *rig) takeAway(instances ...string) *away {
 	a := &away{instances: instances}
-	r.st.Runtime().Client().(*redis.Client).AddHook(a)
+	r.intercept(a.intercept)
 	return a
 }
 
@@ -52,23 +52,17 @@ func (a *away) silent(cmd redis.Cmder) bool {
 	})
 }
 
-func (a *away) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (a *away) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (a *away) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !a.silent(cmd) {
-			return next(ctx, cmd)
-		}
-		select {
-		case <-ctx.Done():
-			cmd.SetErr(ctx.Err())
-		case <-time.After(patient):
-			cmd.SetErr(context.DeadlineExceeded)
-		}
-		return cmd.Err()
+func (a *away) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	if !a.silent(cmd) {
+		return next(ctx, cmd)
 	}
+	select {
+	case <-ctx.Done():
+		cmd.SetErr(ctx.Err())
+	case <-time.After(patient):
+		cmd.SetErr(context.DeadlineExceeded)
+	}
+	return cmd.Err()
 }
 
 // parents has n jobs of each instance dispatch a child, which is told to take so long, and park. Nobody serves them any more then.
@@ -128,10 +122,39 @@ func TestAsyncHoldsItsWorkerNoLongerThanItsPatienceThoughTheChildsServerIsAway(t
 		if took[0] > 11*time.Second || took[1] > time.Second || took[2] > time.Second {
 			t.Errorf("three calls took %v, want 10s, and next to nothing once it is known", took)
 		}
+		if n := r.logs.count("children could not be enqueued"); n != 1 {
+			t.Errorf("%d lines say so, want one, of the call that has asked", n)
+		}
 		far.back()
 		settle(time.Minute)
 		if s := r.stats("far"); s.Todo != 3 {
 			t.Errorf("when the server is back the children are %+v, want 3 todo", s)
+		}
+		r.stopWell()
+	})
+}
+
+func TestAServerIsNotTakenToBeAwaySinceAnAttemptEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		async := func(ctx context.Context, _ none) error {
+			f, err := worker.Async[none](ctx, "child", "far", none{})
+			if err == nil {
+				_, err = f.Wait(ctx)
+			}
+			return err
+		}
+		worker.Handle(r.sup, "brief", async, worker.Timeout(1200*time.Millisecond), once)
+		worker.Handle(r.sup, "order", async)
+		far := r.takeAway("far")
+		r.enqueue("brief", none{})
+		r.start()
+		settle(2 * time.Second)
+		far.back()
+		r.enqueue("order", none{})
+		settle(time.Second)
+		if s := r.stats("far"); s.Total == 0 {
+			t.Errorf("the child of another parent is not there")
 		}
 		r.stopWell()
 	})

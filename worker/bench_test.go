@@ -3,6 +3,8 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -65,4 +67,41 @@ func prefill(b *testing.B, st *store.Store, instance string, n int) {
 		}
 		n -= len(jobs)
 	}
+}
+
+func BenchmarkEnqueueByFiftyGoroutines(b *testing.B) {
+	st, err := store.Open(redistest.Start(b).Client(b), store.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := worker.NewClient(st, worker.ClientConfig{})
+	var next atomic.Int64
+	var all sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range 50 {
+		all.Go(func() {
+			for next.Add(1) <= int64(b.N) {
+				if _, err := c.Enqueue(context.Background(), "bench", "a payload of some thirty bytes"); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+}
+
+func BenchmarkEnqueueMany(b *testing.B) {
+	st, err := store.Open(redistest.Start(b).Client(b), store.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	reqs := slices.Repeat([]worker.Request{{Instance: "bench", Payload: "a payload of some thirty bytes"}}, b.N)
+	b.ReportAllocs()
+	b.ResetTimer()
+	if _, err := worker.NewClient(st, worker.ClientConfig{}).EnqueueMany(b.Context(), reqs); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }

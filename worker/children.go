@@ -17,6 +17,8 @@ const (
 	vetSoon    = time.Second // a child that could not be vetted is put off for its age, within these
 	vetLate    = time.Minute
 	sweepGrace = 10 * time.Second // before an open child is looked after
+	sweepPause = time.Second      // at least, after something has failed elsewhere
+	sweepLate  = 11 * time.Minute // what has failed is asked again within this
 	sweepIdle  = time.Hour        // nothing to do as far as is known: the reaper says when that changes
 )
 
@@ -107,12 +109,41 @@ func (f *feed) sweep() *loop.Loop {
 				return 0, err
 			}
 			f.tellSwept(got)
+			if ctx.Err() == nil { // else it is because we stop
+				f.tellAsked(got.Asked)
+			}
 			if got.Next >= 0 {
+				if got.Err != nil {
+					got.Next = max(got.Next, sweepPause)
+				}
 				f.sweepIn(got.Next)
 			}
-			return max(f.untilSweep(), time.Millisecond), got.Err
+			return max(f.untilSweep(), time.Millisecond), nil
 		},
 	})
+}
+
+// tellAsked tells how the instances have answered that a sweep had to do with. Their servers need not be our own, so that is a trouble by
+// itself. It is over when they have answered; or when none has failed for so long that it would have been asked again: then another process has
+// seen to what there was.
+func (f *feed) tellAsked(asked map[string]error) {
+	for other, err := range asked {
+		if err != nil {
+			f.ailing[other] = time.Now()
+			f.run.outages.Failed(elsewhere(other), err)
+		}
+	}
+	for other, since := range f.ailing {
+		if err, was := asked[other]; was && err == nil || time.Since(since) > sweepLate {
+			delete(f.ailing, other)
+			f.run.outages.OK(elsewhere(other))
+		}
+	}
+}
+
+// elsewhere names what sweeps have to do with an instance that is not theirs.
+func elsewhere(instance string) loop.Name {
+	return loop.Name{Loop: "sweep", Instance: instance, Number: 1}
 }
 
 func (f *feed) untilSweep() time.Duration {

@@ -167,8 +167,7 @@ func TestAnEntryThatHasLostAPartIsRegisteredAgainAndFires(t *testing.T) {
 				settle(2 * time.Hour)
 				r.stopWell()
 				must(t, r.st.Runtime().Client().HDel(t.Context(), "stint:{x}:"+lost, "e").Err())
-				p := &rig{t: t, st: r.st, fault: r.fault} // one that starts finds it so
-				p.listen(worker.Config{})
+				p := r.second(worker.Config{}) // one that starts finds it so
 				worker.Handle(p.sup, "x", handle, worker.Concurrency(1))
 				p.sup.Schedule(c)
 				p.start()

@@ -22,11 +22,7 @@ type scripted struct {
 	refused, lost atomic.Pointer[[]string] // where a key or an argument is one of these, or ends with it
 }
 
-func (s *scripted) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (s *scripted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (s *scripted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (s *scripted) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 	names := func(cmd redis.Cmder, what *[]string) bool {
 		for _, arg := range cmd.Args()[1:] {
 			for _, end := range *what {
@@ -37,24 +33,22 @@ func (s *scripted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		return false
 	}
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if p := s.refused.Load(); p != nil && strings.HasPrefix(cmd.Name(), "eval") && names(cmd, p) {
-			cmd.SetErr(refusal{})
-			return refusal{}
-		}
-		err := next(ctx, cmd)
-		if p := s.lost.Load(); err == nil && p != nil && strings.HasPrefix(cmd.Name(), "eval") && names(cmd, p) {
-			cmd.SetErr(io.EOF)
-			return io.EOF
-		}
-		return err
+	if p := s.refused.Load(); p != nil && strings.HasPrefix(cmd.Name(), "eval") && names(cmd, p) {
+		cmd.SetErr(refusal{})
+		return refusal{}
 	}
+	err := next(ctx, cmd)
+	if p := s.lost.Load(); err == nil && p != nil && strings.HasPrefix(cmd.Name(), "eval") && names(cmd, p) {
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+	return err
 }
 
 // script puts one between.
 func (r *rig) script() *scripted {
 	s := &scripted{}
-	r.st.Runtime().Client().(*redis.Client).AddHook(s)
+	r.intercept(s.intercept)
 	return s
 }
 

@@ -65,7 +65,7 @@ func (e *DecodeError) Error() string { return "decoding the payload: " + misfit(
 
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// StuckError names the handlers that had not returned when DrainTimeout and GraceTimeout were over. They are left
+// StuckError names the handlers that had not returned when DrainTimeout and GraceTimeout were over, or whose retry policies had not. They are left
 // running, nothing that they do is written any more, and their jobs run again when their leases have run out.
 type StuckError struct{ Handlers []StuckHandler }
 

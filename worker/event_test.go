@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -59,17 +61,17 @@ func TestEventsOfAJobComeInOrder(t *testing.T) {
 	})
 }
 
-func TestAListenerThatBlocksHoldsNothingUpAndWhatItMissesIsCounted(t *testing.T) {
+func TestAListenerThatBlocksHoldsNothingUpAndHearsWhatItMissedAndTheEndOfTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const jobs, all = 4500, 2*4500 + 2 // two events each and those of the run, of which 8,192 are queued
 		release := make(chan struct{})
-		heard, dropped := 0, 0
+		var heard []worker.Event
+		dropped := 0
 		r := newRig(t, worker.Config{OnEvent: func(e worker.Event) {
 			<-release
+			heard = append(heard, e)
 			if d, ok := e.(worker.EventsDropped); ok {
 				dropped += d.Count
-			} else {
-				heard++
 			}
 		}})
 		worker.Handle(r.sup, "x", returns(nil), worker.Concurrency(50), worker.Retention(0, jobs))
@@ -79,35 +81,21 @@ func TestAListenerThatBlocksHoldsNothingUpAndWhatItMissesIsCounted(t *testing.T)
 		if s := r.stats("x"); s.Done != jobs {
 			t.Fatalf("%+v while the listener blocks, want all done", s)
 		}
-		close(release)
-		r.stopWell()
-		if heard < 8192 || heard+dropped != all {
-			t.Errorf("%d heard and %d dropped of %d", heard, dropped, all)
-		}
-	})
-}
-
-func TestTheEndOfARunIsHeardOfHoweverManyEventsWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		release := make(chan struct{})
-		var all []worker.Event
-		r := newRig(t, worker.Config{OnEvent: func(e worker.Event) { <-release; all = append(all, e) }})
-		worker.Handle(r.sup, "x", returns(nil), worker.Concurrency(50), worker.Retention(0, 1))
-		r.start()
-		r.enqueueMany("x", 4500)
-		settle(time.Second)
 		r.stop()
 		synctest.Wait()
 		close(release)
 		if err := <-r.ran; err != nil {
 			t.Error(err)
 		}
-		n := len(all)
-		if d, ok := all[n-2].(worker.EventsDropped); !ok || d.Count == 0 {
-			t.Errorf("the last but one is %+v, want those that were dropped", all[n-2])
+		n := len(heard)
+		if n < 8192 || n-1+dropped != all {
+			t.Fatalf("%d heard and %d dropped of %d", n-1, dropped, all)
 		}
-		if last, ok := all[n-1].(worker.RunStopped); !ok || last.Supervisor != r.sup {
-			t.Errorf("the last is %+v, want the end of the run", all[n-1])
+		if d, ok := heard[n-2].(worker.EventsDropped); !ok || d.Count != dropped {
+			t.Errorf("the last but one is %+v, want those that were dropped", heard[n-2])
+		}
+		if last, ok := heard[n-1].(worker.RunStopped); !ok || last.Supervisor != r.sup {
+			t.Errorf("the last is %+v, want the end of the run", heard[n-1])
 		}
 	})
 }
@@ -167,5 +155,41 @@ func TestASupervisorWithoutListenerWorks(t *testing.T) {
 		settle(time.Second)
 		r.wantState(id, store.Done, 1, "")
 		r.stopWell()
+	})
+}
+
+func TestTheListenerHearsOfAcceptedJobsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var heard []worker.Event // without a lock: it is called on our goroutine
+		c := worker.NewClient(r.st, worker.ClientConfig{OnEvent: func(e worker.Event) { heard = append(heard, e) }})
+		first := r.accepts(c, "images", 1)
+		_, _ = c.Enqueue(t.Context(), "images", 1, worker.ID(first))
+		_, _ = c.Enqueue(t.Context(), "images", make(chan int))
+		results, _ := c.EnqueueMany(t.Context(), []worker.Request{
+			{Instance: "mail"}, {Instance: "no good"}, {Instance: "images", Options: []worker.EnqueueOption{worker.ID(first)}}, {Instance: "images"},
+		})
+		want := []worker.Event{
+			worker.JobEnqueued{Instance: "images", Job: first},
+			worker.JobEnqueued{Instance: "mail", Job: results[0].ID},
+			worker.JobEnqueued{Instance: "images", Job: results[3].ID},
+		}
+		if !slices.Equal(heard, want) {
+			t.Errorf("heard %v, want %v", heard, want)
+		}
+	})
+}
+
+func TestAListenerThatPanicsHarmsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, log := newRig(t, worker.Config{}), &lines{}
+		c := worker.NewClient(r.st, worker.ClientConfig{
+			OnEvent: func(worker.Event) { panic("oops") },
+			Logger:  slog.New(slog.NewTextHandler(log, nil)),
+		})
+		r.job(r.accepts(c, "images", 1))
+		if log.count("panic=oops") != 1 || log.count("enqueue_test.go") != 1 {
+			t.Errorf("the log says %q, want the panic and where it was, once", log)
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,9 +32,14 @@ type feed struct {
 	beats   *loop.Loop
 	reaper  *loop.Loop
 	sweeper *loop.Loop
-	sweepAt atomic.Int64 // when the sweeper looks next, since the process started
+	sweepAt atomic.Int64         // when the sweeper looks next, since the process started
+	ailing  map[string]time.Time // instances that sweeps could not do with what they had to, and when last; the sweeper's goroutine only
 	audit   audit
-	beaten  time.Time // when the last heartbeat was answered, or had nothing to do; the heartbeat's goroutine only
+	waiting struct {
+		sync.Mutex
+		n int // attempts that repeat a request about their steps
+	}
+	beaten time.Time // when the last heartbeat was answered, or had nothing to do; the heartbeat's goroutine only
 
 	// All under pool.mu.
 	due     bool      // there may be jobs that no request asked for yet
@@ -59,7 +65,7 @@ type turn struct {
 }
 
 func newFeed(p *pool, reg *registration) *feed {
-	f := &feed{pool: p, run: p.run, reg: reg, terms: reg.terms}
+	f := &feed{pool: p, run: p.run, reg: reg, terms: reg.terms, ailing: map[string]time.Time{}}
 	f.terms.Process = p.run.about.ID
 	f.terms.Period = f.run.rarely(f.every())
 	f.sweepAt.Store(int64(sweepIdle))
@@ -84,5 +90,5 @@ func (t turn) weight() int {
 		return 64
 	}
 	f := &t.at.finish
-	return 256 + len(f.Result) + len(f.Progress) + min(len(f.Error), store.MaxError)
+	return 256 + len(f.Wait.Steps)*recordWeight + len(f.Result) + len(f.Progress) + min(len(f.Error), store.MaxError)
 }

@@ -64,7 +64,7 @@ func (f *feed) flush(n int, turns []turn) {
 		if f.pause(l, failures) {
 			failures = 0
 		}
-		if f.hopeless(x) {
+		if f.tooLate(x) {
 			l.Abandon()
 			f.fails(failing, false)
 			f.giveUp(turns, x)
@@ -146,8 +146,8 @@ func (f *feed) pause(l *lane, failures int) bool {
 	return false
 }
 
-// hopeless says whether it is time to give a failed request up.
-func (f *feed) hopeless(x store.Exchange) bool {
+// tooLate says whether it is time to give a failed request up.
+func (f *feed) tooLate(x store.Exchange) bool {
 	p := f.pool
 	if f.run.io.Err() != nil {
 		return true
@@ -323,12 +323,15 @@ func refusedAlone(err error) bool {
 	return ok
 }
 
-// scope tells apart what goes wrong: a key that is not ours is one trouble, a loop that fails by itself another, and whatever
-// else there is comes from Redis and is met by all. A loop that brings new jobs fails by itself as well where the server refuses: one that
+// scope tells apart what goes wrong: a key that is not ours is one trouble, a loop that fails by itself another, what sweeps meet in other
+// instances a third, and whatever else there is comes from Redis and is met by all. A loop that brings new jobs fails by itself as well where the server refuses: one that
 // is full takes none, and is worked for all the same.
 func scope(name loop.Name, err error) string {
 	if key, ok := errors.AsType[*store.KeyError](err); ok {
 		return "key " + key.Key
+	}
+	if name.Loop == "sweep" && name == elsewhere(name.Instance) {
+		return "elsewhere"
 	}
 	brings := name.Loop == "cron" || name.Loop == "sweep"
 	if _, ok := errors.AsType[*loop.PanicError](err); ok || errors.Is(err, store.ErrInvalid) || brings && errors.Is(err, store.ErrServer) {

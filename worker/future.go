@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
 )
 
@@ -64,7 +65,7 @@ func (f *Future[T]) replay(index int) (T, error) {
 	var out, zero T
 	s := f.step
 	if s.kept.State == store.StepFailed {
-		return zero, permanentChild(f.failure(index))
+		return zero, retry.Permanent(f.failure(index))
 	}
 	if s.kept.Result == nil {
 		if _, none := any(out).(struct{}); !none {
@@ -120,7 +121,7 @@ func WaitAll[T any](ctx context.Context, fs []*Future[T]) ([]T, error) {
 		}
 	}
 	if len(failed) > 0 {
-		return results, permanentChild(&ChildrenError{failed, open})
+		return results, retry.Permanent(&ChildrenError{failed, open})
 	}
 	return results, nil
 }

@@ -29,8 +29,7 @@ func TestAJobOfTenLeaseLengthsRunsOnce(t *testing.T) {
 		}
 		worker.Handle(r.sup, "x", long)
 		r.start()
-		other := &rig{t: t, st: r.st, fault: r.fault}
-		other.listen(worker.Config{Lease: time.Second})
+		other := r.second(worker.Config{Lease: time.Second})
 		worker.Handle(other.sup, "x", long)
 		other.start()
 		id := r.enqueue("x", nil)
@@ -47,22 +46,16 @@ func TestAJobOfTenLeaseLengthsRunsOnce(t *testing.T) {
 // heaviest notes how many bytes a request had at most.
 type heaviest struct{ bytes atomic.Int64 }
 
-func (h *heaviest) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h *heaviest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (h *heaviest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		n := int64(0)
-		for _, arg := range cmd.Args() {
-			if b, ok := arg.([]byte); ok {
-				n += int64(len(b))
-			}
+func (h *heaviest) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	n := int64(0)
+	for _, arg := range cmd.Args() {
+		if b, ok := arg.([]byte); ok {
+			n += int64(len(b))
 		}
-		for old := h.bytes.Load(); n > old && !h.bytes.CompareAndSwap(old, n); old = h.bytes.Load() {
-		}
-		return next(ctx, cmd)
 	}
+	for old := h.bytes.Load(); n > old && !h.bytes.CompareAndSwap(old, n); old = h.bytes.Load() {
+	}
+	return next(ctx, cmd)
 }
 
 func TestARequestHasAboutAMiBHoweverMuchWorkersReport(t *testing.T) {
@@ -71,7 +64,7 @@ func TestARequestHasAboutAMiBHoweverMuchWorkersReport(t *testing.T) {
 		report := strings.Repeat("x", size)
 		r := newRig(t, worker.Config{Lease: 4 * time.Second})
 		var most heaviest
-		r.st.Runtime().Client().(*redis.Client).AddHook(&most)
+		r.intercept(most.intercept)
 		worker.HandleResult(r.sup, "x", func(ctx context.Context, _ none) (string, error) {
 			if err := worker.Progress(ctx, report); err != nil {
 				t.Error(err)

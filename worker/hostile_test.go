@@ -80,38 +80,47 @@ func TestAnErrorWhoseMethodsExitOrPanicCostsNoWorker(t *testing.T) {
 	}
 }
 
-// rude is a logger's handler that panics.
-type rude struct{}
+// rude is a logger's handler that does something else. Lines of errors come as far as Handle.
+type rude func()
 
-func (rude) Enabled(context.Context, slog.Level) bool  { return true }
-func (rude) Handle(context.Context, slog.Record) error { panic("no room") }
-func (rude) WithAttrs([]slog.Attr) slog.Handler        { panic("no attributes") }
-func (rude) WithGroup(string) slog.Handler             { panic("no groups") }
+func (r rude) Enabled(_ context.Context, level slog.Level) bool {
+	if level < slog.LevelError {
+		r()
+	}
+	return true
+}
+func (r rude) Handle(context.Context, slog.Record) error { r(); return nil }
+func (r rude) WithAttrs([]slog.Attr) slog.Handler        { r(); return r }
+func (r rude) WithGroup(string) slog.Handler             { r(); return r }
 
-func TestALoggerThatPanicsEndsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{Logger: slog.New(rude{}), OnEvent: func(worker.Event) { panic("the listener") }})
-		worker.Handle(r.sup, "x", func(ctx context.Context, good bool) error {
-			if good {
-				worker.Logger(ctx).WithGroup("a").Info("well")
-				return nil
-			}
-			panic("the handler")
-		}, worker.Concurrency(1), worker.Retry(limitOne))
-		r.start()
-		bad := r.enqueue("x", false)
-		settle(time.Second)
-		r.fault.Unplug() // which is said by a line
-		settle(10 * time.Second)
-		r.fault.Plug()
-		settle(10 * time.Second)
-		c := worker.NewClient(r.st, worker.ClientConfig{Logger: slog.New(rude{}), OnEvent: func(worker.Event) { panic("another") }})
-		good := r.accepts(c, "x", true)
-		settle(time.Second)
-		r.wantState(bad, store.Dead, 1, "panic: the handler")
-		r.wantState(good, store.Done, 1, "")
-		r.stopWell()
-	})
+func TestALoggerThatPanicsOrExitsEndsNothing(t *testing.T) {
+	for name, act := range map[string]rude{"panics": func() { panic("no room") }, "exits": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{Logger: slog.New(act), OnEvent: func(worker.Event) { act() }})
+				worker.Handle(r.sup, "x", func(ctx context.Context, good bool) error {
+					if good {
+						worker.Logger(ctx).WithGroup("a").Info("well")
+						return nil
+					}
+					panic("the handler")
+				}, worker.Concurrency(1), worker.Retry(limitOne))
+				r.start()
+				bad := r.enqueue("x", false)
+				settle(time.Second)
+				r.fault.Unplug() // which is said by a line
+				settle(10 * time.Second)
+				r.fault.Plug()
+				settle(10 * time.Second)
+				c := worker.NewClient(r.st, worker.ClientConfig{Logger: slog.New(act), OnEvent: func(worker.Event) { panic("another") }})
+				good := r.accepts(c, "x", true)
+				settle(time.Second)
+				r.wantState(bad, store.Dead, 1, "panic: the handler")
+				r.wantState(good, store.Done, 1, "")
+				r.stopWell()
+			})
+		})
+	}
 }
 
 func TestADrainTimeoutMayBeForEver(t *testing.T) {
@@ -136,17 +145,11 @@ type hostile struct {
 	act  func()
 }
 
-func (h *hostile) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h *hostile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (h *hostile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.HasPrefix(cmd.Name(), "eval") && h.left.Add(-1) >= 0 {
-			h.act()
-		}
-		return next(ctx, cmd)
+func (h *hostile) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	if strings.HasPrefix(cmd.Name(), "eval") && h.left.Add(-1) >= 0 {
+		h.act()
 	}
+	return next(ctx, cmd)
 }
 
 func TestAHookOfTheRedisClientThatPanicsOrExitsEndsNothing(t *testing.T) {
@@ -155,7 +158,7 @@ func TestAHookOfTheRedisClientThatPanicsOrExitsEndsNothing(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := newRig(t, worker.Config{})
 				h := &hostile{act: act}
-				r.st.Runtime().Client().(*redis.Client).AddHook(h)
+				r.intercept(h.intercept)
 				worker.Handle(r.sup, "mail", func(context.Context, none) error { return nil })
 				r.start()
 				time.Sleep(10 * time.Second)

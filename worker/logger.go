@@ -5,19 +5,20 @@ import (
 	"log/slog"
 )
 
-// harmless is the logger without its panics: lines are written where nothing else is the user's code, and nothing may fail.
+// harmless is the logger without its panics and its Goexits, which cost a goroutine a line: lines are written where nothing else is the
+// user's code, and nothing may fail.
 func harmless(l *slog.Logger) *slog.Logger { return slog.New(mild{l.Handler()}) }
 
-// mild is a handler that loses the line with which it panics.
+// mild is a handler that loses the line with which it panics or ends its goroutine.
 type mild struct{ h slog.Handler }
 
 func (m mild) Enabled(ctx context.Context, level slog.Level) (on bool) {
-	_ = catch(func() error { on = m.h.Enabled(ctx, level); return nil })
+	_ = guard(func() error { on = m.h.Enabled(ctx, level); return nil })
 	return on
 }
 
 func (m mild) Handle(ctx context.Context, r slog.Record) error {
-	return catch(func() error { return m.h.Handle(ctx, r) })
+	return guard(func() error { return m.h.Handle(ctx, r) })
 }
 
 func (m mild) WithAttrs(attrs []slog.Attr) slog.Handler {
@@ -29,6 +30,6 @@ func (m mild) WithGroup(name string) slog.Handler {
 }
 
 func (m mild) with(f func() slog.Handler) slog.Handler {
-	_ = catch(func() error { m.h = f(); return nil })
+	_ = guard(func() error { m.h = f(); return nil })
 	return m
 }

@@ -103,6 +103,7 @@ func (m *memory) load(at *attempt) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.family = false // as far as it has been learnt from here on: all are there
 	m.learn(all.Known)
 	m.whole, m.gen, m.clock, m.since = true, all.Generation, all.Now, time.Now()
 	return nil
@@ -197,15 +198,17 @@ type commit struct {
 	done chan struct{} // is told when out and err are there
 }
 
-// commitLanes is how many requests with steps of an instance are in flight.
-const commitLanes = 2
+const (
+	commitLanes  = 2       // requests with steps of an instance in flight
+	recordWeight = 1 << 10 // of a step that is written or waited for: what takes Redis' time is not its bytes
+)
 
 // weight is about how many bytes the commit adds to a request.
 func (c *commit) weight() int {
 	n := 128
 	for i := range c.Writes {
 		w := &c.Writes[i]
-		n += 64 + len(w.Name) + len(w.Value) + len(w.Error) + len(w.Child.Payload)
+		n += recordWeight + len(w.Name) + len(w.Value) + len(w.Error) + len(w.Child.Payload)
 	}
 	return n
 }
@@ -220,7 +223,7 @@ func (f *feed) newCommits() *batch.Group[*commit] {
 		}
 		var got []store.Committed
 		err := guard(func() (err error) {
-			got, err = f.run.rt.CommitMany(f.run.base, f.terms.Instance, f.reg.steps, all)
+			got, err = f.run.rt.CommitMany(f.run.io, f.terms.Instance, f.reg.steps, all)
 			return err
 		})
 		for i, c := range some {
@@ -246,13 +249,17 @@ func (s *step) commit(w store.StepWrite) (store.Step, error) {
 }
 
 // persist makes a request until it is answered, at least once: what it has to say has happened already. So a server that refuses for a while, as in
-// a failover, is waited for like one that is away. It gives up when trying again can't help, or the attempt's context ends.
+// a failover, is waited for like one that is away. It gives up when trying again can't help, or the attempt's context ends. Nothing is sent any more when Run has
+// returned without the attempt.
 func (a *attempt) persist(request func(ctx context.Context) error) error {
-	ctx := a.base()
 	for failures := 1; ; failures++ {
-		err := request(ctx)
+		err := request(a.feed.run.io)
 		if err == nil || hopeless(err) || errors.Is(err, ErrLeaseLost) || errors.Is(err, store.ErrNotFound) {
 			return err
+		}
+		if failures == 1 && a.context().Err() == nil {
+			a.feed.waits(err)
+			defer a.feed.waitsNoMore()
 		}
 		if !rest(a.context(), loop.Pause(failures, sendPause)) {
 			return errors.Join(context.Cause(a.context()), err)
@@ -260,10 +267,29 @@ func (a *attempt) persist(request func(ctx context.Context) error) error {
 	}
 }
 
+// waits tells that an attempt can't have a step kept, or loaded, for the time being: it is one trouble, however many they are.
+func (f *feed) waits(err error) {
+	f.waiting.Lock()
+	defer f.waiting.Unlock()
+	f.waiting.n++
+	f.run.outages.Failed(f.steps(), err)
+}
+
+// waitsNoMore tells that it is kept, or that nobody is there any more who waits for it.
+func (f *feed) waitsNoMore() {
+	f.waiting.Lock()
+	defer f.waiting.Unlock()
+	if f.waiting.n--; f.waiting.n == 0 {
+		f.run.outages.OK(f.steps())
+	}
+}
+
+func (f *feed) steps() loop.Name { return loop.Name{Loop: "steps", Instance: f.terms.Instance} }
+
 // hopeless reports whether trying again can't help, however long the attempt lasts: neither time nor another server makes the request right.
 func hopeless(err error) bool {
 	_, foreign := errors.AsType[*store.KeyError](err)
-	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client or in the store's OnCall
+	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client
 	return foreign || panicked || errors.Is(err, ErrGoexit) || errors.Is(err, store.ErrInvalid)
 }
 

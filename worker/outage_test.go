@@ -77,13 +77,16 @@ func TestWhateverSingleCommandFailsTheHandlerRunsOnceAndTheJobIsDoneInSeconds(t 
 					r.start()
 					settle(time.Second)
 					id := r.enqueue("x", nil, after(300*time.Millisecond))
-					arm(r.fault, n)
+					struck := arm(r.fault, n)
 					settle(8 * time.Second)
-					if len(starts) != 1 {
-						t.Errorf("the handler ran %d times", len(starts))
+					if reaped := of[worker.JobReaped](r.events); len(starts) != 1 || len(reaped) != 0 {
+						t.Errorf("the handler ran %d times, and its lease was ended %d times", len(starts), len(reaped))
 					}
 					r.wantState(id, store.Done, 1, "")
 					r.stopWell()
+					if !came(struck) {
+						t.Errorf("there was no command %d", n)
+					}
 				})
 			})
 		}

@@ -35,12 +35,12 @@ type verdict struct {
 
 // judged is judge, whatever the methods of an error do, which are the user's code as well: where they panic, or end their goroutine, that
 // is what the handler has failed with, and is returned in place of err.
-func judged(r *registration, job *store.Job, err, cause error) (v verdict, _ error) {
+func judged(at *attempt, err, cause error) (v verdict, _ error) {
 	if err == nil {
-		return judge(r, job, nil, cause), nil
+		return judge(at, nil, cause), nil
 	}
 	for range 3 { // the error, its panic, and the Goexit of what it panics with
-		broken := guard(func() error { v = judge(r, job, err, cause); return nil })
+		broken := guard(func() error { v = judge(at, err, cause); return nil })
 		if broken == nil {
 			return v, err
 		}
@@ -50,7 +50,8 @@ func judged(r *registration, job *store.Job, err, cause error) (v verdict, _ err
 }
 
 // judge reads what a handler returned, and why its context had ended before, nil if it had not.
-func judge(r *registration, job *store.Job, err, cause error) verdict {
+func judge(at *attempt, err, cause error) verdict {
+	r, job := at.feed.reg, &at.lease.Job
 	if err == nil {
 		return verdict{verb: store.Complete}
 	}
@@ -60,6 +61,8 @@ func judge(r *registration, job *store.Job, err, cause error) verdict {
 		text += "\n\n" + string(panicked.Stack)
 	}
 	switch {
+	case at.wait != nil: // it has failed in nothing, and there is nothing to ask the policy
+		return verdict{verb: store.Park, err: err}
 	case err == errUnwanted: //nolint:errorlint // it is ours, and never wrapped
 		return verdict{verb: store.Cancel, text: text, err: err}
 	case errors.Is(cause, ErrLeaseLost), errors.Is(cause, ErrShutdown):

@@ -415,6 +415,21 @@ func TestAPolicyIsAskedOnlyForRetriesThatThereMayBe(t *testing.T) {
 	})
 }
 
+func TestAPolicyIsNotAskedWhenAJobWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, p := newRig(t, worker.Config{}), &asked{}
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error { return worker.Sleep(ctx, "nap", time.Minute) }, worker.Retry(p))
+		r.start()
+		id := r.enqueue("x", nil)
+		settle(5 * time.Minute)
+		r.wantState(id, store.Done, 1, "")
+		if p.next != 0 || p.succeeded != 1 {
+			t.Errorf("it was asked %d times and told of %d successes, want none and 1", p.next, p.succeeded)
+		}
+		r.stopWell()
+	})
+}
+
 func TestThePolicyOfAStepHearsOfItsSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r, p := newRig(t, worker.Config{}), &asked{}

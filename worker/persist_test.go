@@ -26,20 +26,14 @@ type refuses struct {
 	times atomic.Int32
 }
 
-func (f *refuses) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (f *refuses) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (f *refuses) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		with := f.with.Load()
-		if with == nil || !strings.Contains(cmd.String(), ":step_result:") {
-			return next(ctx, cmd)
-		}
-		f.times.Add(1)
-		cmd.SetErr(*with)
-		return *with
+func (f *refuses) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	with := f.with.Load()
+	if with == nil || !strings.Contains(cmd.String(), ":step_result:") {
+		return next(ctx, cmd)
 	}
+	f.times.Add(1)
+	cmd.SetErr(*with)
+	return *with
 }
 
 func TestAStepIsKeptAfterAFailoverHoweverTheServerRefusedMeanwhile(t *testing.T) {
@@ -52,7 +46,7 @@ func TestAStepIsKeptAfterAFailoverHoweverTheServerRefusedMeanwhile(t *testing.T)
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, worker.Config{})
 			server, effects := &refuses{}, 0
-			r.st.Runtime().Client().(*redis.Client).AddHook(server)
+			r.intercept(server.intercept)
 			worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
 				return worker.Do(ctx, "charge", func(context.Context) error {
 					effects++
@@ -70,9 +64,39 @@ func TestAStepIsKeptAfterAFailoverHoweverTheServerRefusedMeanwhile(t *testing.T)
 			if n := server.times.Load(); effects != 1 || n > 150 {
 				t.Errorf("%.10s: the effect was had %d times, and %d commits were refused in a minute", says, effects, n)
 			}
+			failed, over := of[worker.LoopFailed](r.events), of[worker.LoopRecovered](r.events)
+			if len(failed) != 1 || len(over) != 1 || failed[0].Loop != "steps" || failed[0].Instance != "x" || !errors.Is(failed[0].Err, says) {
+				t.Errorf("%.10s: told as %+v, %+v, want one trouble of steps, and its end", says, failed, over)
+			}
 			r.stopWell()
 		})
 	}
+}
+
+// Who waits no longer is in no trouble.
+func TestTheTroubleWithAStepEndsWithTheAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		server, says := &refuses{}, answer("NOPERM this user has no permissions to run the 'hsetnx' command")
+		server.with.Store(&says)
+		r.intercept(server.intercept)
+		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+			return worker.Do(ctx, "charge", noEffect)
+		}, worker.Timeout(5*time.Minute), once)
+		r.enqueueMany("x", 5)
+		id := r.enqueue("x", none{})
+		r.start()
+		settle(4 * time.Minute)
+		if st := r.sup.Status(); st.Reachable {
+			t.Errorf("steps can't be kept, and it is %+v", st)
+		}
+		settle(2 * time.Minute)
+		r.wantState(id, store.Dead, 1, "the attempt timed out")
+		if st := r.sup.Status(); !st.Reachable || len(of[worker.LoopFailed](r.events)) != 1 || len(of[worker.LoopRecovered](r.events)) != 1 {
+			t.Errorf("%+v, %+v", st, r.events.list())
+		}
+		r.stopWell()
+	})
 }
 
 func TestAStepThatCanNeverBeKeptEndsItsAttemptAtOnce(t *testing.T) {

@@ -123,7 +123,7 @@ func (s *slot) finish(at *attempt, err error) bool {
 	if !ok {
 		return false
 	}
-	v, err := judged(at.feed.reg, &at.lease.Job, err, cause)
+	v, err := judged(at, err, cause)
 	if at.wait != nil { // whatever the handler made of it
 		v = verdict{verb: store.Park, err: err}
 		at.finish.Wait = *at.wait
@@ -133,6 +133,9 @@ func (s *slot) finish(at *attempt, err error) bool {
 	logPanic(at, err)
 	if v.verb == store.Complete {
 		at.succeeded(at.feed.reg.observer, at.lease.Job.Attempt)
+	}
+	if !at.settled() {
+		return false
 	}
 	at.feed.turns.Add(turn{s, at})
 	at.feed.relieve() // an end must not wait behind looks for jobs

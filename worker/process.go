@@ -16,9 +16,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// process is a Run: all that lives while it lasts. Goroutines: one a slot; two loops an instance (heartbeat, reaper) and up to two
+// process is a Run: all that lives while it lasts. Goroutines: one a slot; three loops an instance (heartbeat, reaper, sweeper) and up to two
 // requests in flight, and as many to an instance of parents or of children; one an instance that entries target; four loops for all
-// (subscription, lease watch, list of processes) and the listener's.
+// (subscription, lease watch, list of processes, the listener's).
 type process struct {
 	sup     *Supervisor
 	rt      *store.Runtime
@@ -174,8 +174,8 @@ func (r *process) stopClaiming(hard context.Context) {
 			return
 		}
 	}
-	if r.outages.Any() {
-		return // it would only take time; we are forgotten by ourselves
+	if r.outages.Open("") {
+		return // without Redis it would only take time; we are forgotten by ourselves
 	}
 	if err := r.rt.Leave(hard, r.about); err != nil {
 		r.log.Warn("could not tell the other processes that this one stops", "err", err)

@@ -19,7 +19,7 @@ import (
 const (
 	sendLanes  = 2                // requests in flight for an instance
 	callWeight = 1 << 20          // bytes of one request, about
-	callItems  = 250              // jobs of one request, or ends, steps or outcomes of jobs: see below
+	callItems  = 250              // jobs of one request, be it that they are new, end, commit steps or have outcomes: see below
 	jobWeight  = 128              // bytes of a request that a job has besides its payload, about
 	patience   = 10 * time.Second // of a caller whose context has no deadline
 	sendPause  = time.Second      // the longest between two tries
@@ -205,7 +205,7 @@ func refused(err error) bool {
 	if _, behind := errors.AsType[*store.ReplicasError](err); behind {
 		return false // it may have been accepted
 	}
-	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client or in the store's OnCall
+	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client
 	return panicked || errors.Is(err, ErrGoexit) || errors.Is(err, store.ErrServer) || errors.Is(err, store.ErrInvalid)
 }
 

@@ -216,23 +216,26 @@ func (r *rig) deafen(f func()) {
 	f()
 }
 
-// latency makes each command's reply arrive late.
-func (r *rig) latency(d time.Duration) {
-	r.st.Runtime().Client().(*redis.Client).AddHook(slow(d))
-}
-
-type slow time.Duration
-
-func (s slow) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (s slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		time.Sleep(time.Duration(s))
-		return err
+// came says whether a fault has happened.
+func came(struck <-chan struct{}) bool {
+	select {
+	case <-struck:
+		return true
+	default:
+		return false
 	}
 }
-func (s slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+
+// intercept has f come between the rig and its server.
+func (r *rig) intercept(f redistest.Intercept) { r.st.Runtime().Client().(*redis.Client).AddHook(f) }
+
+// latency makes each command's reply arrive late.
+func (r *rig) latency(d time.Duration) {
+	r.intercept(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		time.Sleep(d)
+		return err
+	})
 }
 
 // eventLog keeps events in their order.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/worker"
 )
 
@@ -91,20 +92,6 @@ func TestStatusTellsThatRedisIsOutOfReach(t *testing.T) {
 	})
 }
 
-// silent makes commands wait for an answer that does not come, until it is closed.
-type silent chan struct{}
-
-func (s silent) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (s silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		<-s
-		return next(ctx, cmd)
-	}
-}
-func (s silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 func TestStatusNamesALoopThatDoesNotTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
@@ -114,8 +101,8 @@ func TestStatusNamesALoopThatDoesNotTurn(t *testing.T) {
 		if st := r.sup.Status(); !st.Reachable || st.Behind > 5*time.Second {
 			t.Errorf("%+v, want one that turns", st)
 		}
-		mute := make(silent)
-		r.st.Runtime().Client().(*redis.Client).AddHook(mute)
+		mute := make(chan struct{})
+		r.intercept(redistest.Silent(mute))
 		settle(time.Minute)
 		if st := r.sup.Status(); st.Reachable || st.Behind < 50*time.Second || st.Behind > time.Minute || st.Loop == "" {
 			t.Errorf("%+v, want one that has not turned for a minute", st)
@@ -127,22 +114,6 @@ func TestStatusNamesALoopThatDoesNotTurn(t *testing.T) {
 		}
 		r.stopWell()
 	})
-}
-
-// stuck makes the commands that one function sends wait, until it is released.
-type stuck struct {
-	silent
-	in string
-}
-
-func (s stuck) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	wait := s.silent.ProcessHook(next)
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.Contains(string(debug.Stack()), s.in) {
-			return wait(ctx, cmd)
-		}
-		return next(ctx, cmd)
-	}
 }
 
 func TestStatusWatchesEachLoop(t *testing.T) {
@@ -157,13 +128,18 @@ func TestStatusWatchesEachLoop(t *testing.T) {
 				r.start()
 				r.enqueue("x", none{}) // something for the sweeper
 				settle(time.Minute)
-				mute := stuck{make(silent), in}
-				r.st.Runtime().Client().(*redis.Client).AddHook(mute)
+				release := make(chan struct{})
+				r.intercept(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+					if strings.Contains(string(debug.Stack()), in) {
+						<-release
+					}
+					return next(ctx, cmd)
+				})
 				settle(7 * time.Minute)
 				if st := r.sup.Status(); st.Loop != name || st.Behind < 5*time.Minute {
 					t.Errorf("%+v, want that the loop has not turned for minutes", st)
 				}
-				close(mute.silent)
+				close(release)
 				settle(10 * time.Second)
 				if st := r.sup.Status(); !st.Reachable || st.Behind > 5*time.Second {
 					t.Errorf("%+v, want all loops to turn again", st)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -311,7 +312,7 @@ func (s *step) try(ctx context.Context, timeout time.Duration, fn func(context.C
 // keepFailure keeps an error that is permanent.
 func (s *step) keepFailure(err error) error {
 	text := "failed"
-	_ = catch(func() error { text = err.Error(); return nil })
+	_ = catch(func() error { text = cmp.Or(err.Error(), text); return nil })
 	_, failed := s.commit(store.StepWrite{Kind: store.LocalStep, Error: text, Replace: s.replaces()})
 	return failed
 }

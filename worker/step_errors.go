@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
 )
 
@@ -77,5 +76,3 @@ func (e *ChildrenError) Unwrap() []error {
 	}
 	return errs
 }
-
-func permanentChild(err error) error { return retry.Permanent(err) }

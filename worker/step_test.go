@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
@@ -289,6 +292,9 @@ func TestAnIdempotencyKeyIsTheSameUntilTheStepIsDropped(t *testing.T) {
 			for _, name := range []string{"a", "b"} {
 				_ = worker.Do(ctx, name, func(ctx context.Context) error {
 					keys[name] = append(keys[name], worker.IdempotencyKey(ctx))
+					if name == "b" && len(keys[name]) >= 6 {
+						return nil // so that there is something to requeue from
+					}
 					return errors.New("no")
 				})
 			}
@@ -297,7 +303,7 @@ func TestAnIdempotencyKeyIsTheSameUntilTheStepIsDropped(t *testing.T) {
 		id := r.enqueue("x", none{})
 		r.start()
 		settle(time.Minute)
-		for _, m := range []store.RequeueMode{store.Resume, store.Fresh} {
+		for _, m := range []store.RequeueMode{store.Resume, store.Fresh, store.FromStep("b")} {
 			if err := r.st.Requeue(t.Context(), id, m); err != nil {
 				t.Fatal(err)
 			}
@@ -305,8 +311,11 @@ func TestAnIdempotencyKeyIsTheSameUntilTheStepIsDropped(t *testing.T) {
 		}
 		r.stopWell()
 		for name, k := range keys {
-			if len(k) != 6 || k[0] == "" || k[0] != k[1] {
-				t.Errorf("of %q: %v", name, k)
+			if len(k) < 7 || k[0] == "" || k[1] != k[0] || k[2] != k[0] || k[3] != k[0] || k[4] == k[0] || k[5] != k[4] {
+				t.Errorf("of %q: %v, want one until it is requeued afresh, and then another", name, k)
+			}
+			if name != "a" && slices.Contains(k[:6], k[6]) {
+				t.Errorf("of %q: %v, want another after a requeue from b on", name, k)
 			}
 			if name == "a" && k[0] == keys["b"][0] || name != "" && k[0] == keys[""][0] {
 				t.Error("two steps have one key")
@@ -379,26 +388,127 @@ func TestTheStepOfAWorkerThatLostItsJobIsDroppedAndItHearsOfIt(t *testing.T) {
 }
 
 func TestAStepIsKeptThroughLostRepliesAndAShortOutage(t *testing.T) {
+	for what, trouble := range map[string]func(f *redistest.Fault) <-chan struct{}{
+		"the reply is lost": func(f *redistest.Fault) <-chan struct{} {
+			return f.LoseReplyNth(1, redistest.Mentions(":step_result:"))
+		},
+		"the connection is cut": func(f *redistest.Fault) <-chan struct{} {
+			return f.CutReplyNth(1, redistest.Mentions(":step_result:"))
+		},
+		"an outage": func(f *redistest.Fault) <-chan struct{} {
+			f.Unplug()
+			over := make(chan struct{})
+			time.AfterFunc(3*time.Second, func() { f.Plug(); close(over) })
+			return over
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{})
+				runs := 0
+				var struck <-chan struct{}
+				worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+					return worker.Do(ctx, "charge", func(context.Context) error {
+						runs++
+						struck = trouble(r.fault)
+						return nil
+					})
+				})
+				id := r.enqueue("x", none{})
+				r.start()
+				settle(time.Minute)
+				r.wantState(id, store.Done, 1, "")
+				if !closed(struck) || runs != 1 {
+					t.Errorf("it ran %d times, of which there was trouble in %v", runs, closed(struck))
+				}
+				r.stopWell()
+			})
+		})
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestAPermanentErrorWithoutTextIsAFailureLikeAnyOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		runs := 0
+		calls := 0
 		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
-			return worker.Do(ctx, "charge", func(context.Context) error {
-				runs++
-				r.fault.Unplug()
-				time.AfterFunc(3*time.Second, r.fault.Plug)
+			return worker.Do(ctx, "a", func(context.Context) error {
+				if calls++; calls == 1 {
+					return retry.Permanent(errors.New(""))
+				}
 				return nil
 			})
 		})
 		id := r.enqueue("x", none{})
 		r.start()
-		settle(time.Minute)
-		r.wantState(id, store.Done, 1, "")
-		if runs != 1 {
-			t.Errorf("it ran %d times", runs)
+		settle(time.Second)
+		if s, err := r.st.Step(t.Context(), id, "a"); err != nil || s.State != store.StepFailed {
+			t.Errorf("%+v, %v", s, err)
+		}
+		must(t, r.st.Requeue(t.Context(), id, store.Resume))
+		settle(time.Second)
+		if r.job(id).State != store.Done || calls != 2 {
+			t.Errorf("requeued it is %s, and was called %d times in all", r.job(id).State, calls)
 		}
 		r.stopWell()
 	})
+}
+
+// sweeps is a hook that counts passes of the sweeper.
+type sweeps struct{ n atomic.Int32 }
+
+func (s *sweeps) intercept(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	if slices.Contains(cmd.Args(), any((10 * time.Minute).Milliseconds())) {
+		s.n.Add(1)
+	}
+	return next(ctx, cmd)
+}
+
+func TestOfStepsThatAreTooManyForAClaimTheSweeperHearsNothing(t *testing.T) {
+	for _, children := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			const n = 10
+			r, seen := newRig(t, worker.Config{}), &sweeps{}
+			r.intercept(seen.intercept)
+			worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
+				for i := range 2 {
+					if _, err := worker.Step(ctx, fmt.Sprint(i), func(context.Context) (string, error) { return strings.Repeat("x", 40_000), nil }); err != nil {
+						return err
+					}
+				}
+				if children {
+					if _, err := worker.Async[none](ctx, "child", "y", none{}); err != nil {
+						return err
+					}
+				}
+				if job, _ := worker.JobFrom(ctx); job.Attempt < 2 {
+					return errBoom
+				}
+				return nil
+			}, at1s)
+			r.start()
+			for range n {
+				r.enqueue("x", none{})
+				settle(5 * time.Second)
+			}
+			if s := r.stats("x"); s.Done != n {
+				t.Fatalf("%+v", s)
+			}
+			if got := seen.n.Load(); children != (got >= n) || !children && got != 0 {
+				t.Errorf("%d jobs, children %v: %d sweeps", n, children, got)
+			}
+			r.stopWell()
+		})
+	}
 }
 
 func TestStepsThatAreTooManyForAClaimAreLoadedOnce(t *testing.T) {

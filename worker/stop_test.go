@@ -119,8 +119,7 @@ func TestStop1TheProcessIsNoLongerListedAndOthersAreWokenInItsPlace(t *testing.T
 		r.start()
 		r.enqueueMany("x", 1)
 		settle(time.Second)
-		other := &rig{t: t, st: r.st, fault: r.fault}
-		other.listen(worker.Config{})
+		other := r.second(worker.Config{})
 		g, others := startTimes(nothing)
 		worker.Handle(other.sup, "x", g)
 		other.start()
@@ -142,6 +141,28 @@ func TestStop1TheProcessIsNoLongerListedAndOthersAreWokenInItsPlace(t *testing.T
 	})
 }
 
+func TestStop1AProcessIsNoLongerListedThoughAnInstanceIsInTrouble(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		worker.Handle(r.sup, "x", returns(nil))
+		worker.Handle(r.sup, "y", returns(nil))
+		if err := r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		settle(20 * time.Second)
+		if ps, err := r.st.Processes(t.Context()); err != nil || len(ps) != 1 || len(of[worker.LoopFailed](r.events)) == 0 {
+			t.Errorf("processes %+v: %v; want one, which is in trouble", ps, err)
+		}
+		if took, err := r.stopTook(); took > 2*time.Second || err != nil {
+			t.Errorf("it took %v and Run returned %v, want 2s at most and nil", took, err)
+		}
+		if ps, err := r.st.Processes(t.Context()); err != nil || len(ps) != 0 {
+			t.Errorf("processes %+v: %v; want none", ps, err)
+		}
+	})
+}
+
 func TestStop2HandlersFinishWhileHeartbeatsGoOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{Lease: time.Second})
@@ -151,8 +172,7 @@ func TestStop2HandlersFinishWhileHeartbeatsGoOn(t *testing.T) {
 			ctxErr = ctx.Err()
 			return nil
 		})
-		other := &rig{t: t, st: r.st, fault: r.fault}
-		other.listen(worker.Config{Lease: time.Second})
+		other := r.second(worker.Config{Lease: time.Second})
 		worker.Handle(other.sup, "x", returns(errBoom))
 		r.start()
 		id := r.enqueue("x", nil)
@@ -264,6 +284,31 @@ func TestStop5AHandlerThatIgnoresItsContextIsNamedAndNothingOfItIsWritten(t *tes
 	})
 }
 
+func TestStop5NothingOfAStepThatHangsIsWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{DrainTimeout: 3 * time.Second, GraceTimeout: 2 * time.Second})
+		release := make(chan struct{})
+		late := errors.New("it has not returned")
+		worker.Handle(r.sup, "stubborn", func(ctx context.Context, in none) error {
+			late = worker.Do(ctx, "a", func(ctx context.Context) error { return stubborn(release)(ctx, in) })
+			return late
+		})
+		r.start()
+		id := r.enqueue("stubborn", nil)
+		settle(500 * time.Millisecond)
+		if _, err := r.stopTook(); !errors.As(err, new(*worker.StuckError)) {
+			t.Errorf("Run returned %v, want a *StuckError", err)
+		}
+		lines := r.logs.count("")
+		close(release)
+		settle(time.Second)
+		page, err := r.st.Steps(t.Context(), id, "")
+		if err != nil || len(page.Steps) != 0 || late == nil || r.logs.count("") != lines {
+			t.Errorf("it keeps %v, %v; the step returned %v, and %d lines were logged", page.Steps, err, late, r.logs.count("")-lines)
+		}
+	})
+}
+
 func TestStop6EventsAreDeliveredBeforeRunReturns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := 0
@@ -346,5 +391,42 @@ func TestAHandlerThatHasNotBegunWhenRunReturnsNeverDoes(t *testing.T) {
 	late.Abandon()
 	if late.Begin() {
 		t.Error("an attempt begins after Run has returned without it")
+	}
+}
+
+// hangs is a policy that does not return until it is closed.
+type hangs chan struct{}
+
+func (h hangs) Next(int, error) (time.Duration, bool) { <-h; return time.Second, true }
+func (h hangs) Succeeded(int)                         { <-h }
+
+func TestAPolicyThatDoesNotReturnKeepsNoStop(t *testing.T) {
+	for name, out := range map[string]func(release chan struct{}) error{
+		"asked for a retry": func(chan struct{}) error { return errBoom },
+		"told of a success": func(chan struct{}) error { return nil },
+		"an error's text":   func(release chan struct{}) error { return odd{func() { <-release }, func() {}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, worker.Config{DrainTimeout: 3 * time.Second, GraceTimeout: 2 * time.Second})
+				release := make(chan struct{})
+				worker.Handle(r.sup, "x", func(context.Context, none) error { return out(release) }, worker.Retry(hangs(release)))
+				r.start()
+				id := r.enqueue("x", nil)
+				settle(time.Second)
+				took, err := r.stopTook()
+				stuck, ok := errors.AsType[*worker.StuckError](err)
+				if took != 5*time.Second || !ok || len(stuck.Handlers) != 1 || stuck.Handlers[0].Job != id {
+					t.Errorf("it took %v and Run returned %v, want 5s and a *StuckError of the job", took, err)
+				}
+				seen := r.fault.Seen()
+				close(release)
+				settle(time.Minute)
+				if n := r.fault.Seen() - seen; n != 0 {
+					t.Errorf("%d commands after Run returned", n)
+				}
+				r.wantState(id, store.Doing, 1, "") // until its lease runs out
+			})
+		})
 	}
 }

@@ -130,7 +130,7 @@ func New(st *store.Store, cfg Config) (*Supervisor, error) {
 //  2. Handlers go on, and so do their heartbeats.
 //  3. After DrainTimeout the handlers' contexts end, with the cause ErrShutdown.
 //  4. A handler that returns an error then gives its job back at once, the attempt not charged. nil still completes.
-//  5. A handler that has not returned after GraceTimeout, too, is left alone: Run returns a *StuckError that names it, nothing
+//  5. A handler, or its retry policy, that has not returned after GraceTimeout, too, is left alone: Run returns a *StuckError that names it, nothing
 //     that it does is written any more, and its job runs again when the lease has run out.
 //  6. Everything else has ended when Run returns, the heartbeats last, and all events have been delivered.
 //

@@ -286,7 +286,7 @@ func TestAllWaitsShareOneConnectionWhileTheyLast(t *testing.T) {
 			}
 		})
 	}
-	until(t, func() bool { return channels() == len(ids) })
+	redistest.Eventually(t, "all are waited for", func() bool { return channels() == len(ids) })
 	if n := subscribers() - before; n != 1 {
 		t.Errorf("%d connections, want 1", n)
 	}
@@ -296,17 +296,7 @@ func TestAllWaitsShareOneConnectionWhileTheyLast(t *testing.T) {
 		}
 	}
 	all.Wait()
-	until(t, func() bool { return subscribers() == before && channels() == 0 })
-}
-
-// until waits for what must come about within a minute.
-func until(t *testing.T, what func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !what(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not come about within a minute")
-		}
-	}
+	redistest.Eventually(t, "nothing is listened to", func() bool { return subscribers() == before && channels() == 0 })
 }
 
 func TestWaitLeavesNoGoroutineBehind(t *testing.T) {
@@ -353,9 +343,9 @@ func TestWaitSurvivesARestartOfRedis(t *testing.T) {
 		n, err := st.Runtime().Client().PubSubNumSub(t.Context(), st.Runtime().EndedChannel(id)).Result()
 		return err == nil && n[st.Runtime().EndedChannel(id)] == 1
 	}
-	until(t, heard)
+	redistest.Eventually(t, "it is heard", heard)
 	server.Restart()
-	until(t, heard)
+	redistest.Eventually(t, "it is heard", heard)
 	if err := c.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}

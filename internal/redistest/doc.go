@@ -6,7 +6,7 @@
 // skipped; with STINT_REQUIRE_REDIS=1 in the environment it fails instead.
 //
 // [Fault] makes single commands fail or lose their reply, and takes a whole server away. It is installed on any go-redis
-// client, of the embedded server as well.
+// client, of the embedded server as well. [Intercept] does whatever else a test wants with single commands.
 //
 // A server is a real process in real time: not for synctest bubbles. The package starts no goroutines.
 package redistest

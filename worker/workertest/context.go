@@ -18,7 +18,11 @@ import (
 // parks has its context cancelled with ErrParked, and nobody calls it anew.
 func Context(t testing.TB, job store.Job) context.Context {
 	t.Helper()
-	st := Store(t)
+	return contextOf(t, Store(t), job)
+}
+
+func contextOf(t testing.TB, st *store.Store, job store.Job) context.Context {
+	t.Helper()
 	sup, err := worker.New(st, worker.Config{})
 	if err != nil {
 		t.Fatalf("making a supervisor: %v", err)
@@ -26,8 +30,11 @@ func Context(t testing.TB, job store.Job) context.Context {
 	instance := cmp.Or(job.Instance, "workertest")
 	given, over := make(chan context.Context), make(chan struct{})
 	worker.Handle(sup, instance, func(ctx context.Context, _ json.RawMessage) error {
-		given <- ctx
-		<-over
+		select {
+		case given <- ctx:
+			<-over
+		case <-over: // it is called anew, after its lease was lost or a park whose time has come
+		}
 		return nil
 	}, worker.Timeout(0))
 	Start(t, sup)

@@ -197,6 +197,29 @@ func TestContextIsThatOfAHandler(t *testing.T) {
 	})
 }
 
+func TestContextEndsWithItsTestThoughItsJobIsClaimedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		t.Cleanup(func() {
+			if took := time.Since(start); took > time.Minute+time.Second {
+				t.Errorf("it has ended after %v, want a minute", took)
+			}
+		})
+		st := workertest.Store(t)
+		job, _ := worker.JobFrom(workertest.ContextOf(t, st, store.Job{}))
+		rt := st.Runtime()
+		err := rt.Lapse(t.Context(), job.Instance, job.ID) // as when the machine was asleep
+		if err == nil {
+			_, err = rt.Reap(t.Context(), store.Terms{Instance: job.Instance, Lease: worker.DefaultLease, MaxCrashes: 3})
+		}
+		time.Sleep(time.Minute)
+		now, failed := st.Get(t.Context(), job.ID)
+		if err != nil || failed != nil || now.State != store.Doing || now.Worker == job.Worker {
+			t.Errorf("%v %v: %+v, want it claimed anew", err, failed, now)
+		}
+	})
+}
+
 func TestCrashEverywhereFindsWhatIsDoneTwice(t *testing.T) {
 	for what, tc := range map[string]struct {
 		handler func(calls *int) func(ctx context.Context, in int) error
