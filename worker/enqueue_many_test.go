@@ -155,7 +155,7 @@ func TestNoRequestIsForMoreThan250JobsOrWorkers(t *testing.T) {
 				t.Errorf("%s: the largest request has %d arguments; a job or a worker has %d at most", what, got, each)
 			}
 		}
-		const n = 4000
+		const n = 3000
 		if _, err := r.client().EnqueueMany(t.Context(), slices.Repeat([]worker.Request{{Instance: "images", Payload: none{}}}, n)); err != nil {
 			t.Fatal(err)
 		}
@@ -196,26 +196,27 @@ func (w *waits) intercept(ctx context.Context, cmd redis.Cmder, next redis.Proce
 
 func TestNoRequestIsForMoreThanAThousandStepsOfManyJobs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const n = 500
+		const n = 300
 		r := newRig(t, worker.Config{})
 		size, parks := largest{about: ":step_result:"}, &waits{}
 		r.intercept(size.intercept)
 		r.intercept(parks.intercept)
+		together := time.Now().Add(time.Minute)
 		worker.Handle(r.sup, "x", func(ctx context.Context, _ none) error {
 			fs, err := worker.AsyncEach[none](ctx, "part", "child", make([]none, n))
 			if err != nil {
 				return err
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(time.Until(together))
 			_, err = worker.WaitAll(ctx, fs)
 			return err
-		}, worker.Concurrency(16))
+		}, worker.Concurrency(12))
 		r.latency(5 * time.Millisecond)
-		r.enqueueMany("x", 16)
+		r.enqueueMany("x", 12)
 		r.start()
 		settle(2 * time.Minute)
-		if s := r.stats("x"); s.Parked != 16 {
-			t.Fatalf("stats are %+v, want 16 parked", s)
+		if s := r.stats("x"); s.Parked != 12 {
+			t.Fatalf("stats are %+v, want 12 parked", s)
 		}
 		if got := size.args.Load(); got < 2*n || got > 2*1000+100 {
 			t.Errorf("the largest request with steps has %d arguments, of which a step has 2", got)
