@@ -16,7 +16,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// process is a Run: all that lives while it lasts. Goroutines: one a slot; two loops an instance (heartbeat, reaper) and up to two
+// process is a Run: all that lives while it lasts. Goroutines: one a slot; three loops an instance (heartbeat, reaper, sweeper) and up to two
 // requests in flight, and as many to an instance of parents or of children; one an instance that entries target; four loops for all
 // (subscription, lease watch, list of processes) and the listener's.
 type process struct {
