@@ -72,7 +72,7 @@ func speed(t *testing.T, n int, observed bool) float64 {
 // both, and the median of the rounds' ratios counts. The short form finds only what is grossly wrong: an Observe of ten times the cost passes
 // it. TestObserveAllocatesNothing needs no clock.
 func TestMetricsCostAtMostATwentiethOfTheThroughput(t *testing.T) {
-	n, rounds, least := redistest.Size(20_000, 40_000), redistest.Size(3, 31), redistest.Size(0.1, 0.95)
+	n, rounds, least := redistest.Size(5_000, 40_000), redistest.Size(1, 31), redistest.Size(0.1, 0.95)
 	speed(t, n/2, true) // to warm up
 	var with, without, ratios []float64
 	for i := range rounds {
