@@ -195,10 +195,7 @@ func aParentsEndCancelsItsChildren(t *testing.T, e *Env) {
 			ids := e.spawn(t, l, nil, "a", "b")
 			k := e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases[0]
 			end(l)
-			wanted, err := e.Runtime.Wanted(t.Context(), &k.Job)
-			if err != nil || wanted {
-				t.Errorf("a child of a parent that was %s is wanted: %v, %v", what, wanted, err)
-			}
+			e.wantWanted(t, "with its parent "+what, k, false)
 			e.sweep(t, instance)
 			for _, id := range ids {
 				if want := store.Cancelled; id != k.Job.ID {
@@ -216,11 +213,7 @@ func aParentsEndCancelsItsChildren(t *testing.T, e *Env) {
 			if page, err := e.Store.Unresolved(t.Context(), instance, ""); err != nil || len(page.Steps) != 0 {
 				t.Errorf("unresolved: %+v, %v", page.Steps, err)
 			}
-			for _, key := range []string{e.Key(instance, "chores"), e.Key(childInstance, "chores"), e.Key(childInstance, "outbox")} {
-				if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
-					t.Errorf("%s is not empty", key)
-				}
-			}
+			e.wantNoFamily(t)
 			if t.Failed() {
 				t.Fatalf("with a parent that was %s", what)
 			}
@@ -235,29 +228,22 @@ func aParentThatIsDoneLetsItsChildrenGo(t *testing.T, e *Env) {
 	ids := e.spawn(t, l, nil, "a", "b")
 	e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}})
 	first := e.claimChildren(t, 1)[0]
-	if wanted, err := e.Runtime.Wanted(t.Context(), &first.Job); err != nil || !wanted {
-		t.Errorf("right after its parent was done a child is wanted: %v, %v", wanted, err)
-	}
+	e.wantWanted(t, "right after its parent was done", first, true)
 	e.sweepLater(t)
 	if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
 		t.Fatal(err)
 	}
 	e.WantGone(t, l.Job.ID) // it stayed until its children had been seen to
 	second := e.claimChildren(t, 1)[0]
-	if wanted, err := e.Runtime.Wanted(t.Context(), &second.Job); err != nil || !wanted {
-		t.Errorf("later a child is wanted: %v, %v", wanted, err)
-	}
+	e.wantWanted(t, "later", second, true)
 	e.endChild(t, first, store.Finish{Verb: store.Complete})
 	e.endChild(t, second, store.Finish{Verb: store.Complete})
-	if wanted, err := e.Runtime.Wanted(t.Context(), &second.Job); err != nil || wanted {
-		t.Errorf("when it has ended a child is wanted: %v, %v", wanted, err)
-	}
+	e.wantWanted(t, "when it has ended", second, false)
 	e.sweepLater(t)
 	e.Want(t, store.Done, ids...)
-	for _, key := range []string{e.Key(instance, "chores"), e.Key(instance, "children"), e.Key(childInstance, "outbox"), e.Key(childInstance, "parents")} {
-		if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
-			t.Errorf("%s is not empty", key)
-		}
+	e.wantNoFamily(t)
+	if n := e.Raw.HLen(t.Context(), e.Key(childInstance, "parents")).Val(); n != 0 {
+		t.Errorf("of %d children it is still said that they have a parent", n)
 	}
 }
 
@@ -278,9 +264,7 @@ func aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone(t *testing.T, e *Env) {
 			t.Fatalf("with a parent that is %s the child is %s, %v; want it todo", what, j.State, err)
 		}
 		k := e.claimChildren(t, 1)[0]
-		if wanted, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || !wanted {
-			t.Errorf("with a parent that is %s the child is wanted: %v, %v", what, wanted, err)
-		}
+		e.wantWanted(t, "with its parent "+what, k, true)
 		e.endChild(t, k, store.Finish{Verb: store.Complete})
 		e.sweepLater(t)
 		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
@@ -289,10 +273,9 @@ func aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone(t *testing.T, e *Env) {
 		if keep == (store.Retention{}) {
 			e.WantGone(t, l.Job.ID)
 		}
-		for _, key := range []string{e.Key(instance, "children"), e.Key(instance, "chores"), e.Key(childInstance, "outbox"), e.Key(childInstance, "chores")} {
-			if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
-				t.Errorf("with a parent that is %s there is still %s", what, key)
-			}
+		e.wantNoFamily(t)
+		if t.Failed() {
+			t.Fatalf("with a parent that is %s", what)
 		}
 	}
 }
@@ -307,9 +290,7 @@ func aParentThatIsDoneWantsNoChildTwice(t *testing.T, e *Env) {
 	e.finishChild(t, kids["a"], store.Finish{Verb: store.Bury})
 	e.end(t, l, store.Complete)
 	for name, want := range map[string]bool{"a": false, "b": true} {
-		if got, err := e.Runtime.Wanted(t.Context(), &kids[name].Job); err != nil || got != want {
-			t.Errorf("child %s is wanted: %v, %v; want %v", name, got, err, want)
-		}
+		e.wantWanted(t, name, kids[name], want)
 	}
 }
 
@@ -329,9 +310,7 @@ func aChildOfAParentThatIsGoneRunsOnce(t *testing.T, e *Env) {
 		_, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})
 		must(t, err)
 		for _, again := range e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases {
-			if wanted, err := e.Runtime.Wanted(t.Context(), &again.Job); err != nil || wanted {
-				t.Errorf("%s the child has ended, was enqueued late, and would run again: %v, %v", when, wanted, err)
-			}
+			e.wantWanted(t, "ended, and enqueued late "+when, again, false)
 			e.endChild(t, again, store.Finish{Verb: store.Cancel})
 		}
 	}
@@ -344,11 +323,7 @@ func aChildOfAParentThatIsGoneRunsOnce(t *testing.T, e *Env) {
 	late("after a sweep")
 	e.sweepLater(t)
 	e.sweepLater(t)
-	for _, key := range []string{e.Key(instance, "children"), e.Key(instance, "chores"), e.Key(childInstance, "outbox"), e.Key(childInstance, "chores")} {
-		if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
-			t.Errorf("there is still %s", key)
-		}
-	}
+	e.wantNoFamily(t)
 }
 
 // There are more of them than are looked at in one sweep, and they are due to be looked at when their parent ends.
@@ -378,9 +353,7 @@ func allChildrenOfAParentThatIsGoneAreSeenTo(t *testing.T, e *Env) {
 		}
 		if what == "done" {
 			for _, k := range e.claimChildren(t, n) {
-				if wanted, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || !wanted {
-					t.Fatalf("with a parent that is %s, child %s is wanted: %v, %v", what, k.Job.Parent.Step, wanted, err)
-				}
+				e.wantWanted(t, k.Job.Parent.Step, k, true)
 			}
 		} else if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Cancelled, Limit: store.MaxCall}); err != nil ||
 			len(page.Jobs) != n {
@@ -395,17 +368,11 @@ func aChildIsWantedWhileItsParentWaits(t *testing.T, e *Env) {
 	l := e.hold(t)
 	e.spawn(t, l, nil, "a")
 	k := e.claimChildren(t, 1)[0]
-	want := func(what string, want bool) {
-		t.Helper()
-		if got, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || got != want {
-			t.Errorf("%s it is wanted: %v, %v; want %v", what, got, err, want)
-		}
-	}
-	want("with its parent doing", true)
+	e.wantWanted(t, "with its parent doing", k, true)
 	e.parkFor(t, l, "a")
-	want("with its parent parked", true)
+	e.wantWanted(t, "with its parent parked", k, true)
 	must(t, e.Runtime.Relay(t.Context(), []store.Outcome{store.OutcomeOf(&k.Job, store.Done, []byte(`1`), "")}))
-	want("with an outcome", false)
+	e.wantWanted(t, "with an outcome", k, false)
 	if k.Job.Parent.ID != l.Job.ID || k.Job.Parent.Step != "a" || k.Job.Parent.Instance != instance {
 		t.Errorf("it says of its parent %+v", k.Job.Parent)
 	}
