@@ -14,8 +14,8 @@ REQUIRE = STINT_REQUIRE_REDIS=1 STINT_REQUIRE_PROMETHEUS=1
 # The linters are pinned in a module of their own, so that the library's go.mod has nothing of them.
 TOOL = $(GO) -C internal/tools tool -n
 
-# The benchmarks are a module of their own, so that the library's go.mod has nothing of its peers. What is done with everything is done
-# with them too; what is done with a part is not.
+# The benchmarks are a module of their own, so that the library's go.mod has nothing of its peers. Where test, vet and staticcheck
+# are for everything they are for these too; where they are for a part they are not.
 BENCH = $(if $(filter ./...,$(PKG)),,true ||)
 
 .DEFAULT_GOAL := help
@@ -33,7 +33,7 @@ test: tools ## every test, with the race detector, a real Redis and a real Prome
 soak: tools ## the tests at full length and with their real bounds on time, one package at a time; without the race detector
 	$(REQUIRE) STINT_SOAK=1 $(GO) test -count=1 -p 1 -timeout $(SOAKTIMEOUT) $(PKG)
 
-cover: tools ## the same without the race detector; writes the coverage to cover.out and prints the total
+cover: tools ## every test but those of bench, without the race detector; writes the coverage to cover.out and prints the total
 	$(REQUIRE) $(GO) test -count=1 -timeout $(TIMEOUT) -coverpkg=./... -coverprofile=cover.out $(PKG)
 	@$(GO) tool cover -func=cover.out | tail -n 1
 

@@ -111,6 +111,26 @@ func TestAGlobalLimitOfOneOverFiveProcessesHoldsThroughKills(t *testing.T) {
 		}
 	}
 	oneAtATime(t, s.notes(t))
+	for _, j := range s.doneJobs(t) {
+		if j.Attempt != 1 {
+			t.Errorf("a job took %d attempts; waiting for the limit, or a crash, must charge none", j.Attempt)
+		}
+	}
+}
+
+// doneJobs are all that are done and kept.
+func (s *stage) doneJobs(t *testing.T) (all []store.Job) {
+	t.Helper()
+	for f := (store.Filter{State: store.Done, Limit: store.MaxCall}); ; {
+		page, err := s.st.List(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page.Jobs...)
+		if f.Cursor = page.Next; f.Cursor == "" {
+			return all
+		}
+	}
 }
 
 // oneAtATime fails the test where a run starts while another one holds its lease. A run has it until its end, or until its process is
@@ -159,19 +179,10 @@ func TestARateOverThreeProcessesIsKept(t *testing.T) {
 	}
 	s.until(t, "done", func(now store.Stats) bool { return now.Done == int64(n) })
 	var claimed []time.Time // by Redis' clock
-	for f := (store.Filter{State: store.Done, Limit: store.MaxCall}); ; {
-		page, err := s.st.List(t.Context(), f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, j := range page.Jobs {
-			claimed = append(claimed, j.StartedAt)
-			if j.Attempt != 1 {
-				t.Errorf("a job took %d attempts; waiting for the rate must charge none", j.Attempt)
-			}
-		}
-		if f.Cursor = page.Next; f.Cursor == "" {
-			break
+	for _, j := range s.doneJobs(t) {
+		claimed = append(claimed, j.StartedAt)
+		if j.Attempt != 1 {
+			t.Errorf("a job took %d attempts; waiting for the rate must charge none", j.Attempt)
 		}
 	}
 	if len(claimed) != n {
@@ -184,8 +195,8 @@ func TestARateOverThreeProcessesIsKept(t *testing.T) {
 	if took < window*95/100 {
 		t.Errorf("that is more than 5 %% too fast")
 	}
-	if took > 10*window {
-		t.Errorf("that is far too slow")
+	if most := redistest.Size(10*window, window*105/100); took > most {
+		t.Errorf("that is too slow: want %v at most", most)
 	}
 }
 
@@ -230,7 +241,7 @@ func TestTenThousandDueAtOnceGoAtFullRate(t *testing.T) {
 		}
 	})
 	t.Logf("%d jobs that were due at once took %v, %d that were not delayed %v", n, delayed, n, waiting)
-	if delayed > 10*waiting+time.Second {
+	if delayed > redistest.Size[time.Duration](10, 2)*waiting+time.Second {
 		t.Errorf("what was due at once went at a small part of the rate")
 	}
 }

@@ -3,8 +3,10 @@ package stint_test
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,21 +25,7 @@ func TestTheSeedMapNamesTestsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string]bool{}
-	declared := regexp.MustCompile(`(?m)^func ([A-Za-z0-9_]+)\(t \*testing\.T`)
-	err = fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "internal/storetest/") {
-			return err
-		}
-		src, err := os.ReadFile(name)
-		for _, m := range declared.FindAllStringSubmatch(string(src), -1) {
-			tests[m[1]] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tests := declaredTests(t)
 	rows := 0
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
@@ -58,6 +46,52 @@ func TestTheSeedMapNamesTestsThatExist(t *testing.T) {
 	if want := 47; rows != want {
 		t.Errorf("%d rows, want %d", rows, want)
 	}
+}
+
+// What docs/architecture.md says of them, too. A name may be shortened by "...".
+func TestTheArchitectureNamesTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, named := declaredTests(t), 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) < 4 { // no row of a table
+			continue
+		}
+		for _, m := range regexp.MustCompile("`([A-Za-z0-9_.]+)`").FindAllStringSubmatch(cells[len(cells)-2], -1) {
+			named++
+			is := regexp.MustCompile("^" + strings.ReplaceAll(m[1], "...", ".*") + "$")
+			if there := slices.ContainsFunc(slices.Collect(maps.Keys(tests)), is.MatchString); !there {
+				t.Errorf("the test %s is named, which there is not", m[1])
+			}
+		}
+	}
+	if named < 100 {
+		t.Errorf("only %d tests are named", named)
+	}
+}
+
+// declaredTests are the tests that there are, and the cases of internal/storetest.
+func declaredTests(t *testing.T) map[string]bool {
+	t.Helper()
+	tests := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ([A-Za-z0-9_]+)\(t \*testing\.T`)
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "internal/storetest/") {
+			return err
+		}
+		src, err := os.ReadFile(name)
+		for _, m := range declared.FindAllStringSubmatch(string(src), -1) {
+			tests[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tests
 }
 
 func TestStalledJobsAndTheirWorkersAreListedBeforeTheyAreReaped(t *testing.T) {

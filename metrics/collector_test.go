@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -322,7 +323,8 @@ func TestEveryEventIsCounted(t *testing.T) {
 	col := metrics.New(nil)
 	reg := registry(t, col)
 	job := uuid.New()
-	for _, e := range []worker.Event{
+	all := []worker.Event{
+		worker.EntryRefused{}, worker.EntryReplaced{}, worker.RunStarted{}, worker.RunStopped{}, // these have no counter
 		worker.JobEnqueued{Instance: "x", Job: job},
 		worker.JobStarted{Instance: "x", Job: job, Waited: time.Second},
 		worker.JobFinished{Instance: "x", Job: job, Outcome: worker.Retried, State: store.Scheduled, Took: time.Second},
@@ -339,8 +341,22 @@ func TestEveryEventIsCounted(t *testing.T) {
 		worker.TickDispatched{Instance: "x", Status: store.StatusDispatched, Late: time.Second}, worker.TickDispatched{Instance: "x", Status: store.StatusDispatched, Late: -time.Second},
 		worker.TickDispatched{Instance: "x", Status: store.StatusSkipped, Late: 300 * time.Hour}, worker.TickDispatched{Instance: "x", Status: store.StatusFailed}, worker.TickDispatched{Instance: "x", Status: "new"},
 		worker.LoopFailed{Loop: "reap", Instance: "x"}, worker.LoopRecovered{Loop: "reap"}, worker.EventsDropped{Count: 11},
-	} {
+	}
+	seen := map[string]bool{}
+	for _, e := range all {
 		col.Observe(e)
+		seen[fmt.Sprintf("%T", e)] = true
+	}
+	for _, file := range []string{"event.go", "step_event.go"} {
+		src, err := os.ReadFile("../worker/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func \((\w+)\) event\(\)`).FindAllSubmatch(src, -1) {
+			if !seen["worker."+string(m[1])] {
+				t.Errorf("worker.%s is not among them", m[1])
+			}
+		}
 	}
 	wants(t, scrape(t, reg), map[string]float64{
 		"stint_jobs_enqueued_total{stint_instance=x}": 1, "stint_jobs_claimed_total{stint_instance=x}": 1, "stint_job_wait_seconds{stint_instance=x}": 1,

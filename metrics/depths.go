@@ -28,7 +28,7 @@ var (
 	descPaused  = prometheus.NewDesc("stint_paused", "1 if the instance is paused.", []string{byInstance}, nil)
 	descServing = prometheus.NewDesc("stint_live_workers", "Workers of all live processes that serve the instance, those that it shares included.", []string{byInstance}, nil)
 	descLive    = prometheus.NewDesc("stint_live_processes", "Processes that are alive.", nil, nil)
-	descOverdue = prometheus.NewDesc("stint_cron_overdue_seconds", "For how long the earliest tick of the instance's entries that is on no record has been due.", []string{byInstance}, nil)
+	descOverdue = prometheus.NewDesc("stint_cron_overdue_seconds", "For how long the earliest tick of the instance's entries that is not decided has been due.", []string{byInstance}, nil)
 	descUp      = prometheus.NewDesc("stint_store_up", "1 if the store answers.", nil, nil)
 	descSpoilt  = prometheus.NewDesc("stint_store_spoilt", "Keys that are somebody else's, stand in the place of ours, and hide what belongs there.", nil, nil)
 )

@@ -440,3 +440,26 @@ func TestWhileTheStoreIsSlowTheLastAnswerServesForAMinute(t *testing.T) {
 		}
 	})
 }
+
+func TestTheLastAnswerServesUntilTheRedisClientGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := workertest.Store(t)
+		if _, err := worker.NewClient(st, worker.ClientConfig{}).Enqueue(t.Context(), "mail", nil); err != nil {
+			t.Fatal(err)
+		}
+		reg := registry(t, metrics.New(st))
+		scrape(t, reg)
+		fault := &redistest.Fault{}
+		fault.Unplug()
+		st.Runtime().Client().(*redis.Client).AddHook(distant(12 * time.Second))
+		st.Runtime().Client().(*redis.Client).AddHook(fault)
+		time.Sleep(5 * time.Second)
+		const todo = "stint_jobs{state=todo,stint_instance=mail}"
+		wants(t, scrape(t, reg), map[string]float64{"stint_store_up{}": 1, todo: 1})
+		time.Sleep(15 * time.Second)
+		got := scrape(t, reg)
+		if n, there := got[todo]; got["stint_store_up{}"] != 0 || there {
+			t.Errorf("it is up: %v, and has %v jobs", got["stint_store_up{}"], n)
+		}
+	})
+}

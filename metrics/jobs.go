@@ -72,7 +72,7 @@ func newJobs(asked *atomic.Int64) *jobs {
 	j.ticks = counter("cron_ticks_total", "Ticks of cron that this process has put on record, by status.", "status")
 	j.waited = histogram("job_wait_seconds", "From when a job could run to its start.")
 	j.took = histogram("job_run_seconds", "From the start of a handler to its return.")
-	j.age = histogram("job_life_seconds", "From a job's enqueue to its end.")
+	j.age = histogram("job_life_seconds", "From a job's enqueue to its end, of those that their holder has ended.")
 	j.late = histogram("heartbeat_lateness_seconds", "How much more than a quarter of a lease went by between two heartbeats.")
 	j.lag = histogram("cron_lag_seconds", "From a tick of cron to its dispatch.")
 	j.outages = prometheus.NewCounterVec(prometheus.CounterOpts{

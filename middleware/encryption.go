@@ -46,7 +46,9 @@ var ErrKey = errors.New("decrypting")
 // can write to Redis, but has no key, can't read it, change it, or have it taken for what belongs elsewhere. But payloads of one instance can be
 // exchanged for each other, or used again, unnoticed: a payload is encrypted before its job has an id. And a job without a key in
 // its metadata is passed on as it is, with its result and its steps, so that encryption can be introduced under way: once all jobs of an
-// instance are encrypted, put Require in the place of Decrypt there. Encrypted JSON is a third longer than plain.
+// instance are encrypted, put Require in the place of Decrypt there. The result of a child, which may be of an instance without encryption, or
+// none at all, is taken as it is where it is in the clear, under Require too: who can write to Redis can put another one in its place. Encrypted
+// JSON is a third longer than plain.
 //
 // Nonces are drawn, of 96 bits: a key is good for 2^32 texts, which are payloads, results, and what steps keep. At 1,000 texts a second rotate
 // each month, at 10 a second each ten years.
@@ -131,7 +133,8 @@ func (k *Keys) Decrypt(next worker.Handler) worker.Handler {
 	}
 }
 
-// Require is Decrypt where all jobs are encrypted: one that is not is dead. The jobs of cron never are. Results of children may be in the clear.
+// Require is Decrypt where all jobs are encrypted: one that is not is dead. The jobs of cron never are. Results of children may be in the clear:
+// see Keys.
 func (k *Keys) Require(next worker.Handler) worker.Handler {
 	decrypt := k.Decrypt(next)
 	return func(ctx context.Context, job store.Job) error {

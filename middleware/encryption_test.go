@@ -76,17 +76,47 @@ func charge(t *testing.T, at, by *middleware.Keys, payload any, handler func(con
 // inTheClear looks through all of Redis for the secret.
 func inTheClear(t *testing.T, st *store.Store) bool {
 	t.Helper()
-	rdb := st.Runtime().Client().(*redis.Client)
-	found := false
-	for _, key := range rdb.Keys(t.Context(), "*").Val() {
-		if rdb.Type(t.Context(), key).Val() != "hash" {
-			continue
+	ctx, rdb := context.WithValue(t.Context(), looking{}, true), st.Runtime().Client()
+	for _, key := range rdb.Keys(ctx, "*").Val() {
+		var all any
+		switch kind := rdb.Type(ctx, key).Val(); kind {
+		case "hash":
+			all = rdb.HGetAll(ctx, key).Val()
+		case "string":
+			all = rdb.Get(ctx, key).Val()
+		case "set":
+			all = rdb.SMembers(ctx, key).Val()
+		case "zset":
+			all = rdb.ZRange(ctx, key, 0, -1).Val()
+		case "none": // it is gone
+		default:
+			t.Errorf("%s is a %s", key, kind)
 		}
-		for _, v := range rdb.HGetAll(t.Context(), key).Val() {
-			found = found || strings.Contains(v, "4242")
+		if strings.Contains(fmt.Sprint(all), "4242") {
+			return true
 		}
 	}
-	return found
+	return false
+}
+
+// looking is the key of a context whose commands are those of who looks.
+type looking struct{}
+
+// afterEach is called after each script.
+type afterEach func()
+
+func (f afterEach) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (f afterEach) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if ctx.Value(looking{}) == nil && strings.HasPrefix(cmd.Name(), "eval") {
+			f()
+		}
+		return err
+	}
+}
+func (f afterEach) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 func echo(_ context.Context, in secret) (secret, error) { return secret{"result " + in.Card}, nil }

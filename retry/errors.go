@@ -28,7 +28,8 @@ func IsPermanent(err error) bool {
 
 // After wraps err so that the next attempt, if the policy grants one, comes after d instead of the policy's delay, for
 // instance when a service has said when to ask again. d is kept to: it is drawn neither longer nor shorter. A negative d
-// is taken as zero. A [Budget] counts that attempt, but can't put it off. The text of err stays as it is, and errors.Is and errors.As find err through it. After(d, nil) is nil.
+// is taken as zero. A [Budget] counts that attempt, but can't put it off. The text of err stays as it is, and errors.Is
+// and errors.As find err through it. After(d, nil) is nil.
 func After(d time.Duration, err error) error {
 	if err == nil {
 		return nil

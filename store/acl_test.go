@@ -230,8 +230,6 @@ func block(t *testing.T, file, name string) []string {
 	return strings.Fields(words)
 }
 
-// round makes every call of the store at least once, and goes every way that needs a command of its own. What fails is seen
-// in the server's log of refusals.
 // family does what parents and children do.
 func family(ctx context.Context, st *store.Store, add func(int, store.NewJob) []uuid.UUID, claim func(store.Terms, int) []*store.Lease, terms store.Terms) {
 	rt := st.Runtime()
@@ -254,6 +252,8 @@ func family(ctx context.Context, st *store.Store, add func(int, store.NewJob) []
 	}
 }
 
+// round makes every call of the store at least once, and goes every way that needs a command of its own. What fails is seen
+// in the server's log of refusals.
 func round(t *testing.T, rdb, admin *redis.Client) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

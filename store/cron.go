@@ -22,7 +22,7 @@ type Entry struct {
 	// Next is the next tick, zero while the entry is disabled. Last is the last that was dispatched, zero if none was. Both are in the
 	// entry's zone.
 	Next, Last time.Time
-	// Overdue is for how long the earliest tick that is on no record has been due: nobody was there to dispatch it, or Redis refuses. It is 0
+	// Overdue is for how long the earliest tick that is not decided has been due: nobody was there to dispatch it, or Redis refuses. It is 0
 	// where there is none, and while the entry is disabled.
 	Overdue time.Duration
 }

@@ -14,7 +14,7 @@ import (
 
 func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
-		effort(t, 20, 120)
+		effort(t, 10, 120)
 		inBubbles(t, storetest.CheckFamilies)
 	})
 	t.Run("redis", func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t
 		onRedis(t, redistest.Shared(t).Client(t), storetest.CheckFamilies)
 	})
 	t.Run("cluster", func(t *testing.T) {
-		effort(t, 10, 120)
+		effort(t, 6, 120)
 		c := redistest.StartCluster(t, 3)
 		parents, children := storetest.FamilyKeys("")
 		if c.Owner(c.Slot(parents)) == c.Owner(c.Slot(children)) {
@@ -32,7 +32,7 @@ func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t
 	})
 }
 
-// Each pair of events, at each point in the life of a family; in a short run at one of the points, and an eighth of them on the embedded server.
+// Each pair of events, at each point in the life of a family; in a short run at one of the points, and one of 24 on the embedded server, which runs the same scripts.
 func TestParentsAndChildrenComeToOneOutcomeAfterEachPairOfEvents(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	for i, p := range storetest.FamilyPairs() {
@@ -43,7 +43,7 @@ func TestParentsAndChildrenComeToOneOutcomeAfterEachPairOfEvents(t *testing.T) {
 		t.Run(fmt.Sprintf("%s: %s, then %s", p.Before, p.First, p.Second), func(t *testing.T) {
 			effort(t, 1, 1)
 			onRedis(t, client, check)
-			if redistest.Soak() || i/storetest.FamilyPoints%8 == 0 { // it is slow
+			if redistest.Soak() || i/storetest.FamilyPoints%24 == 0 { // it is slow
 				inBubbles(t, check)
 			}
 		})

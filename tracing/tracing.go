@@ -127,10 +127,12 @@ func (t *Tracing) Tick(instance string, tick worker.Tick) (map[string]string, fu
 	}
 }
 
-// Handle is the middleware that makes a span of each attempt, and of its steps. A failure is its status; a snooze is none. So is an attempt
-// whose end was not its own doing: a cancel, a shutdown, a lost lease, a wait for a step.
+// Handle is the middleware that makes a span of each attempt, and of its steps. Of a job that brings no trace each attempt begins one. A
+// failure is its status; a snooze is none. So is an attempt whose end was not its own doing: a cancel, a shutdown, a lost lease, a wait for
+// a step.
 func (t *Tracing) Handle(next worker.Handler) worker.Handler {
 	return func(ctx context.Context, job store.Job) error {
+		ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // a span of who called Run is none of the job's
 		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(job.Metadata))
 		attributes := append(about(job.Instance, "process"),
 			attribute.String("messaging.message.id", job.ID.String()), attribute.Int("stint.attempt", job.Attempt))

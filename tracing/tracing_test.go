@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,15 @@ func setup(t *testing.T, handler func(context.Context, struct{}) error, propagat
 		t.Fatal(err)
 	}
 	worker.Handle(sup, "mail", handler, worker.Retry(retry.Schedule(time.Second, time.Second)))
-	workertest.Start(t, sup)
+	running, stop := context.WithCancel(t.Context())
+	running, _ = r.handler.Start(running, "main") // it is the process', and no job's
+	var run sync.WaitGroup
+	run.Go(func() {
+		if err := sup.Run(running); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); run.Wait() })
 	r.client = worker.NewClient(r.st, worker.ClientConfig{Hooks: []worker.EnqueueHook{here.Enqueue}})
 	return r
 }

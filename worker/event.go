@@ -157,7 +157,7 @@ type Audited struct {
 // LoopFailed: something that this process does again and again has begun to fail. It goes on trying. When Redis can't be
 // reached many loops fail for one reason; that is one event, of the first.
 type LoopFailed struct {
-	Loop     string // "exchange", "heartbeat", "reap", "sweep", "steps", "announce", "subscription", "cron"
+	Loop     string // "exchange", "heartbeat", "reap", "sweep", "steps", "announce", "subscription", "cron", "lease watch"
 	Instance string // empty where it is the process'; of "sweep" also that of children or parents which does not answer
 	Err      error
 }

@@ -20,6 +20,9 @@ type event struct {
 	Number int
 }
 
+// courier follows no redirect: it would ask for the new address with a GET, without the event, and take the answer for that of a delivery.
+var courier = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 // deliver is the handler: one request, whose answer decides how it goes on.
 func deliver(ctx context.Context, e event) error {
 	body, err := json.Marshal(map[string]int{"number": e.Number})
@@ -34,7 +37,7 @@ func deliver(ctx context.Context, e event) error {
 	if j, ok := worker.JobFrom(ctx); ok {
 		req.Header.Set("Webhook-Id", j.ID.String()) // by which a receiver knows a second delivery of the same event
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := courier.Do(req)
 	if err != nil {
 		return err
 	}

@@ -89,3 +89,22 @@ func TestAnswersSteer(t *testing.T) {
 		t.Errorf("a date: %v, %v", d, ok)
 	}
 }
+
+func TestARedirectBuriesTheEventAndIsNotFollowed(t *testing.T) {
+	for _, location := range []string{"/new", ""} {
+		r := listen(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost || r.URL.Path != "/old" {
+				t.Errorf("it is asked to %s %s", r.Method, r.URL)
+				return
+			}
+			if location != "" {
+				w.Header().Set("Location", location)
+			}
+			w.WriteHeader(http.StatusMovedPermanently)
+		}))
+		defer r.Close()
+		if err := deliver(t.Context(), event{URL: r.URL + "/old"}); !retry.IsPermanent(err) {
+			t.Errorf("to %q: %v, want a permanent error", location, err)
+		}
+	}
+}

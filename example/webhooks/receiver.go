@@ -16,7 +16,7 @@ type steady struct{}
 
 func (steady) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
-// When a shaky receiver is down: from its 20th request on, for as many more.
+// When a shaky receiver is down: after its first 20 requests, for the next 9.
 const (
 	downAfter = 20
 	downFor   = 9

@@ -43,9 +43,7 @@ func aParentEnqueuedAgainTakesNoOutcomeOfBefore(t *testing.T, e *Env) {
 			t.Errorf("child %s has the id of the one before", name)
 		}
 	}
-	if wanted, err := e.Runtime.Wanted(t.Context(), &k[1].Job); err != nil || wanted {
-		t.Errorf("the child of before is wanted: %v, %v", wanted, err)
-	}
+	e.wantWanted(t, "of before", k[1], false)
 	e.Want(t, store.Parked, l.Job.ID)
 }
 
@@ -70,9 +68,7 @@ func aParentEnqueuedAgainKeepsItsNewChildren(t *testing.T, e *Env) {
 			if k[id] == nil {
 				t.Fatalf("the new child %s was not claimed", id)
 			}
-			if wanted, err := e.Runtime.Wanted(t.Context(), &k[id].Job); err != nil || !wanted {
-				t.Errorf("a new child is wanted: %v, %v", wanted, err)
-			}
+			e.wantWanted(t, "a new one", k[id], true)
 			e.endChild(t, k[id], store.Finish{Verb: store.Complete, Result: []byte(`1`)})
 		}
 		e.sweepLater(t)
@@ -80,10 +76,9 @@ func aParentEnqueuedAgainKeepsItsNewChildren(t *testing.T, e *Env) {
 		e.end(t, e.claimOne(t), store.Complete)
 		must(t, e.Store.Delete(t.Context(), l.Job.ID))
 		e.sweepLater(t)
-		for _, key := range []string{"chores", "children", "stepped"} {
-			if n := e.Raw.Exists(t.Context(), e.Key(instance, key)).Val(); n != 0 {
-				t.Errorf("%s is not empty", key)
-			}
+		e.wantNoFamily(t)
+		if n := e.Raw.Exists(t.Context(), e.Key(instance, "stepped")).Val(); n != 0 {
+			t.Error("some jobs are still said to have steps")
 		}
 		must(t, e.Store.DeleteInstance(t.Context(), childInstance, true))
 		if t.Failed() {
@@ -138,6 +133,14 @@ func (e *Env) requeueUntold(t *testing.T, id uuid.UUID) {
 	undo()
 }
 
+// wantWanted fails unless it is so that a child, which what tells of, is wanted.
+func (e *Env) wantWanted(t *testing.T, what string, child *store.Lease, want bool) {
+	t.Helper()
+	if got, err := e.Runtime.Wanted(t.Context(), &child.Job); err != nil || got != want {
+		t.Errorf("child, %s: wanted is %v, %v; want %v", what, got, err, want)
+	}
+}
+
 // wantNoFamily fails if anything is left of parents and children, but their jobs.
 func (e *Env) wantNoFamily(t *testing.T) {
 	t.Helper()
@@ -179,9 +182,7 @@ func aChildOfAParentEnqueuedAgainRunsOnce(t *testing.T, e *Env) {
 		_, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})
 		must(t, err)
 		for _, again := range e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases {
-			if wanted, err := e.Runtime.Wanted(t.Context(), &again.Job); err != nil || wanted {
-				t.Errorf("the child has ended, was enqueued late, and would run again: %v, %v", wanted, err)
-			}
+			e.wantWanted(t, "ended, and enqueued late", again, false)
 			e.endChild(t, again, store.Finish{Verb: store.Cancel})
 		}
 		e.sweepLater(t)

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,13 +10,10 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A child's outcome reaches its parent, however it ends; and what becomes of a parent reaches its children.
+// A child's outcome reaches its parent, however it ends.
 func childCases() []Case {
-	return named(everyEndOfAChildReachesItsParent, aChildsOutcomeIsKeptThoughTheChildIsNot, theFirstOutcomeStands, anOutcomeNobodyWantsChangesNothing,
-		aParentsEndCancelsItsChildren, aParentThatIsDoneLetsItsChildrenGo, aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone, aParentThatIsDoneWantsNoChildTwice, aChildOfAParentThatIsGoneRunsOnce,
-		allChildrenOfAParentThatIsGoneAreSeenTo,
-		aChildIsWantedWhileItsParentWaits,
-		aCancelReachesTheChildrenThoughNobodyServesTheirParent, anOutcomeThatDoesNotFitIsAFailure)
+	return named(everyEndOfAChildReachesItsParent, aChildsOutcomeIsKeptThoughTheChildIsNot, theFirstOutcomeStands,
+		anOutcomeNobodyWantsChangesNothing, anOutcomeThatDoesNotFitIsAFailure, aChildIsWantedWhileItsParentWaits)
 }
 
 func everyEndOfAChildReachesItsParent(t *testing.T, e *Env) {
@@ -171,267 +167,6 @@ func anOutcomeNobodyWantsChangesNothing(t *testing.T, e *Env) {
 	wantSame(t, "outcomes of nobody's children", before, e.Kept(t))
 }
 
-// familyEnds are the ends of a parent that cancel its children.
-func familyEnds(t *testing.T, e *Env) map[string]func(l *store.Lease) {
-	return map[string]func(l *store.Lease){
-		"buried":    func(l *store.Lease) { e.end(t, l, store.Bury) },
-		"cancelled": func(l *store.Lease) { e.parkFor(t, l, "a", "b"); e.cancel(t, l.Job.ID) },
-		"deleted":   func(l *store.Lease) { e.parkFor(t, l, "a", "b"); must(t, e.Store.Delete(t.Context(), l.Job.ID)) },
-		"reaped": func(l *store.Lease) {
-			terms := e.Terms()
-			terms.MaxCrashes = 1
-			e.Later(t, lease+time.Second)
-			if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-				t.Fatal(err)
-			}
-		},
-	}
-}
-
-func aParentsEndCancelsItsChildren(t *testing.T, e *Env) {
-	for what, end := range familyEnds(t, e) {
-		func() {
-			l := e.hold(t)
-			ids := e.spawn(t, l, nil, "a", "b")
-			k := e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases[0]
-			end(l)
-			wanted, err := e.Runtime.Wanted(t.Context(), &k.Job)
-			if err != nil || wanted {
-				t.Errorf("a child of a parent that was %s is wanted: %v, %v", what, wanted, err)
-			}
-			e.sweep(t, instance)
-			for _, id := range ids {
-				if want := store.Cancelled; id != k.Job.ID {
-					e.Want(t, want, id)
-				}
-			}
-			terms := e.childTerms()
-			terms.Lease = time.Hour
-			if v, _, err := e.Runtime.Heartbeat(t.Context(), terms, []store.Beat{{Lease: k}}, nil); err != nil || v[0] != store.CancelRequested {
-				t.Errorf("the child that runs hears %v, %v", v, err)
-			}
-			e.endChild(t, k, store.Finish{Verb: store.Retry})
-			e.sweepLater(t)
-			e.sweepLater(t)
-			if page, err := e.Store.Unresolved(t.Context(), instance, ""); err != nil || len(page.Steps) != 0 {
-				t.Errorf("unresolved: %+v, %v", page.Steps, err)
-			}
-			for _, key := range []string{e.Key(instance, "chores"), e.Key(childInstance, "chores"), e.Key(childInstance, "outbox")} {
-				if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
-					t.Errorf("%s is not empty", key)
-				}
-			}
-			if t.Failed() {
-				t.Fatalf("with a parent that was %s", what)
-			}
-		}()
-	}
-}
-
-func aParentThatIsDoneLetsItsChildrenGo(t *testing.T, e *Env) {
-	terms := e.Terms()
-	terms.Done = store.Retention{}
-	l := e.hold(t)
-	ids := e.spawn(t, l, nil, "a", "b")
-	e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}})
-	first := e.claimChildren(t, 1)[0]
-	if wanted, err := e.Runtime.Wanted(t.Context(), &first.Job); err != nil || !wanted {
-		t.Errorf("right after its parent was done a child is wanted: %v, %v", wanted, err)
-	}
-	e.sweepLater(t)
-	if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-		t.Fatal(err)
-	}
-	e.WantGone(t, l.Job.ID) // it stayed until its children had been seen to
-	second := e.claimChildren(t, 1)[0]
-	if wanted, err := e.Runtime.Wanted(t.Context(), &second.Job); err != nil || !wanted {
-		t.Errorf("later a child is wanted: %v, %v", wanted, err)
-	}
-	e.endChild(t, first, store.Finish{Verb: store.Complete})
-	e.endChild(t, second, store.Finish{Verb: store.Complete})
-	if wanted, err := e.Runtime.Wanted(t.Context(), &second.Job); err != nil || wanted {
-		t.Errorf("when it has ended a child is wanted: %v, %v", wanted, err)
-	}
-	e.sweepLater(t)
-	e.Want(t, store.Done, ids...)
-	for _, key := range []string{e.Key(instance, "chores"), e.Key(instance, "children"), e.Key(childInstance, "outbox"), e.Key(childInstance, "parents")} {
-		if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
-			t.Errorf("%s is not empty", key)
-		}
-	}
-}
-
-// A crash came between the record and the enqueue, and the parent did not wait: done leaves its children running, and they are to run.
-func aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone(t *testing.T, e *Env) {
-	for what, keep := range map[string]store.Retention{"kept": e.Terms().Done, "not kept": {}} {
-		terms := e.Terms()
-		terms.Done = keep
-		l := e.hold(t)
-		id := e.forsake(t, l, nil, "thumb")[0]
-		e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}})
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
-		e.sweepLater(t)
-		j, err := e.Store.Get(t.Context(), id)
-		if err != nil || j.State != store.Todo {
-			t.Fatalf("with a parent that is %s the child is %s, %v; want it todo", what, j.State, err)
-		}
-		k := e.claimChildren(t, 1)[0]
-		if wanted, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || !wanted {
-			t.Errorf("with a parent that is %s the child is wanted: %v, %v", what, wanted, err)
-		}
-		e.endChild(t, k, store.Finish{Verb: store.Complete})
-		e.sweepLater(t)
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
-		if keep == (store.Retention{}) {
-			e.WantGone(t, l.Job.ID)
-		}
-		for _, key := range []string{e.Key(instance, "children"), e.Key(instance, "chores"), e.Key(childInstance, "outbox"), e.Key(childInstance, "chores")} {
-			if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
-				t.Errorf("with a parent that is %s there is still %s", what, key)
-			}
-		}
-	}
-}
-
-func aParentThatIsDoneWantsNoChildTwice(t *testing.T, e *Env) {
-	l := e.hold(t)
-	e.spawn(t, l, nil, "a", "b")
-	kids := map[string]*store.Lease{}
-	for _, k := range e.claimChildren(t, 2) {
-		kids[k.Job.Parent.Step] = k
-	}
-	e.finishChild(t, kids["a"], store.Finish{Verb: store.Bury})
-	e.end(t, l, store.Complete)
-	for name, want := range map[string]bool{"a": false, "b": true} {
-		if got, err := e.Runtime.Wanted(t.Context(), &kids[name].Job); err != nil || got != want {
-			t.Errorf("child %s is wanted: %v, %v; want %v", name, got, err, want)
-		}
-	}
-}
-
-// A parent that is done and removed has let its children go. One that ends before a sweeper has seen to that, and is removed as well, is
-// gone without a trace; who dispatched it, and was held up, may enqueue it just then.
-func aChildOfAParentThatIsGoneRunsOnce(t *testing.T, e *Env) {
-	l := e.hold(t)
-	w := child(l, "thumb")
-	e.commit(t, l, w)
-	e.EnqueueTo(t, childInstance, w.Child)
-	e.end(t, l, store.Complete)
-	must(t, e.Store.Delete(t.Context(), l.Job.ID))
-	e.finishChild(t, e.claimChildren(t, 1)[0], store.Finish{Verb: store.Complete, Result: []byte(`1`)})
-	late := func(when string) {
-		t.Helper()
-		must(t, e.Store.Delete(t.Context(), w.Child.ID))
-		_, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})
-		must(t, err)
-		for _, again := range e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases {
-			if wanted, err := e.Runtime.Wanted(t.Context(), &again.Job); err != nil || wanted {
-				t.Errorf("%s the child has ended, was enqueued late, and would run again: %v, %v", when, wanted, err)
-			}
-			e.endChild(t, again, store.Finish{Verb: store.Cancel})
-		}
-	}
-	late("before a sweep")
-	e.sweepLater(t)
-	e.sweepLater(t)
-	if _, err := e.Store.Get(t.Context(), w.Child.ID); errors.Is(err, store.ErrNotFound) {
-		e.EnqueueTo(t, childInstance, w.Child)
-	}
-	late("after a sweep")
-	e.sweepLater(t)
-	e.sweepLater(t)
-	for _, key := range []string{e.Key(instance, "children"), e.Key(instance, "chores"), e.Key(childInstance, "outbox"), e.Key(childInstance, "chores")} {
-		if n := e.Raw.Exists(t.Context(), key).Val(); n != 0 {
-			t.Errorf("there is still %s", key)
-		}
-	}
-}
-
-// There are more of them than are looked at in one sweep, and they are due to be looked at when their parent ends.
-func allChildrenOfAParentThatIsGoneAreSeenTo(t *testing.T, e *Env) {
-	const n = 700
-	for what, end := range map[string]func(l *store.Lease){
-		"done": func(l *store.Lease) {
-			e.end(t, l, store.Complete)
-			must(t, e.Store.Delete(t.Context(), l.Job.ID))
-		},
-		"dead, and requeued": func(l *store.Lease) {
-			e.end(t, l, store.Bury)
-			must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.Fresh))
-			e.end(t, e.claimOne(t), store.Complete)
-		},
-		"dead, and enqueued again with children of the same names": func(l *store.Lease) {
-			e.end(t, l, store.Bury)
-			e.spawn(t, e.again(t, l.Job.ID), nil, stepsOf(n)...)
-		},
-	} {
-		l := e.hold(t)
-		e.spawn(t, l, nil, stepsOf(n)...)
-		e.Later(t, 11*time.Second)
-		end(l)
-		for range 20 {
-			e.sweep(t, instance)
-		}
-		if what == "done" {
-			for _, k := range e.claimChildren(t, n) {
-				if wanted, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || !wanted {
-					t.Fatalf("with a parent that is %s, child %s is wanted: %v, %v", what, k.Job.Parent.Step, wanted, err)
-				}
-			}
-		} else if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Cancelled, Limit: store.MaxCall}); err != nil ||
-			len(page.Jobs) != n {
-			t.Errorf("with a parent that is %s, %d children of %d are cancelled, %v", what, len(page.Jobs), n, err)
-		}
-		must(t, e.Store.DeleteInstance(t.Context(), instance, true))
-		must(t, e.Store.DeleteInstance(t.Context(), childInstance, true))
-	}
-}
-
-func aChildIsWantedWhileItsParentWaits(t *testing.T, e *Env) {
-	l := e.hold(t)
-	e.spawn(t, l, nil, "a")
-	k := e.claimChildren(t, 1)[0]
-	want := func(what string, want bool) {
-		t.Helper()
-		if got, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || got != want {
-			t.Errorf("%s it is wanted: %v, %v; want %v", what, got, err, want)
-		}
-	}
-	want("with its parent doing", true)
-	e.parkFor(t, l, "a")
-	want("with its parent parked", true)
-	must(t, e.Runtime.Relay(t.Context(), []store.Outcome{store.OutcomeOf(&k.Job, store.Done, []byte(`1`), "")}))
-	want("with an outcome", false)
-	if k.Job.Parent.ID != l.Job.ID || k.Job.Parent.Step != "a" || k.Job.Parent.Instance != instance {
-		t.Errorf("it says of its parent %+v", k.Job.Parent)
-	}
-}
-
-func aCancelReachesTheChildrenThoughNobodyServesTheirParent(t *testing.T, e *Env) {
-	for what, end := range map[string]func(id uuid.UUID) error{
-		"cancel": func(id uuid.UUID) error { return e.Store.Cancel(t.Context(), id) },
-		"delete": func(id uuid.UUID) error { return e.Store.Delete(t.Context(), id) },
-		"cancel of all": func(uuid.UUID) error {
-			_, err := e.Store.CancelAll(t.Context(), store.Filter{Instance: instance})
-			return err
-		},
-	} {
-		l := e.hold(t)
-		ids := e.spawn(t, l, nil, stepsOf(250)...)
-		e.parkFor(t, l, stepsOf(250)...)
-		must(t, end(l.Job.ID))
-		for _, id := range ids {
-			if j := e.Job(t, id); j.State != store.Cancelled {
-				t.Fatalf("after a %s a child is %s", what, j.State)
-			}
-		}
-	}
-}
-
 func anOutcomeThatDoesNotFitIsAFailure(t *testing.T, e *Env) {
 	l := e.hold(t)
 	w := child(l, "thumb")
@@ -441,4 +176,18 @@ func anOutcomeThatDoesNotFitIsAFailure(t *testing.T, e *Env) {
 	big := fmt.Sprintf(`"%3000d"`, 1)
 	must(t, e.Runtime.Relay(t.Context(), []store.Outcome{{Child: w.Child.ID, Instance: childInstance, Parent: w.Child.Parent, Fate: store.FateDone, Text: big}}))
 	e.wantStep(t, l.Job.ID, "thumb", store.StepFailed, "", store.FateTooBig)
+}
+
+func aChildIsWantedWhileItsParentWaits(t *testing.T, e *Env) {
+	l := e.hold(t)
+	e.spawn(t, l, nil, "a")
+	k := e.claimChildren(t, 1)[0]
+	e.wantWanted(t, "with its parent doing", k, true)
+	e.parkFor(t, l, "a")
+	e.wantWanted(t, "with its parent parked", k, true)
+	must(t, e.Runtime.Relay(t.Context(), []store.Outcome{store.OutcomeOf(&k.Job, store.Done, []byte(`1`), "")}))
+	e.wantWanted(t, "with an outcome", k, false)
+	if k.Job.Parent.ID != l.Job.ID || k.Job.Parent.Step != "a" || k.Job.Parent.Instance != instance {
+		t.Errorf("it says of its parent %+v", k.Job.Parent)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -117,7 +116,6 @@ func anEntryKeepsItsNameWhateverComesBetween(t *testing.T, e *Env) {
 		}
 		e.wantNamed(t, n, "registered twice at once", "a", instance)
 	})
-	e.Later(t, time.Second)
 }
 
 func anEntryHasOneInstanceWhateverComesBetween(t *testing.T, e *Env) {

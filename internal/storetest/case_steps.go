@@ -16,7 +16,7 @@ import (
 func stepCases() []Case {
 	return named(aCommittedStepComesWithTheNextClaim, aStepSurvivesTheLossOfItsProcess, theFirstValueOfAStepStands, aReplacementTakesThePlaceItNames,
 		aStaleWorkerCommitsNothing, aLostReplyOfAStepCostsNothing, aNewStepResetsTheCrashes, stepsOverTheLimitAreRefusedWhole,
-		stepsThatAreManyAreLoaded, stepsGoWithTheirJob, stepsAreRemovedWithTheirInstance, aCursorKeepsTheLatestSave,
+		stepsThatAreManyAreLoaded, stepsGoWithTheirJob, aCursorKeepsTheLatestSave,
 		aForeignKeyOfStepsIsNamedAndStopsNobodyElse, stepsAreFoundAndListed, aJobOlderThanAnyBoundStillHasItsSteps)
 }
 
@@ -209,24 +209,6 @@ func stepsGoWithTheirJob(t *testing.T, e *Env) {
 	wantSame(t, "jobs with steps that are gone", before, after)
 }
 
-func stepsAreRemovedWithTheirInstance(t *testing.T, e *Env) {
-	n := e.size(30, 2500)
-	e.Add(t, n)
-	for held := 0; held < n; {
-		leases := e.Claim(t, min(1000, n-held))
-		held += len(leases)
-		for _, l := range leases {
-			e.commit(t, l, local("a", `1`))
-		}
-	}
-	must(t, e.Store.DeleteInstance(t.Context(), instance, true))
-	for _, key := range e.keys(t) {
-		if strings.Contains(key, "{"+instance+"}") && !strings.Contains(key, ":lane:") {
-			t.Fatalf("%s is left", key)
-		}
-	}
-}
-
 func aCursorKeepsTheLatestSave(t *testing.T, e *Env) {
 	l := e.hold(t)
 	save := func(n int, value string) store.StepWrite {
@@ -243,7 +225,7 @@ func aCursorKeepsTheLatestSave(t *testing.T, e *Env) {
 func aForeignKeyOfStepsIsNamedAndStopsNobodyElse(t *testing.T, e *Env) {
 	l := e.hold(t)
 	e.commit(t, l, local("a", `1`))
-	key := e.Key(instance, fmt.Sprintf("step_result:%x", l.Job.ID[:]))
+	key := e.stepsKey(l.Job.ID)
 	undo := e.spoil(t, key, "list")
 	_, err := e.Runtime.Commit(t.Context(), l, limits, local("b", `1`))
 	e.wantKeyError(t, "a step", err, key, "list", "hash")

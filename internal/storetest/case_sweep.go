@@ -124,7 +124,7 @@ func aBadRecordStopsNothing(t *testing.T, e *Env) {
 	l := e.hold(t)
 	names := []string{"a", "b", "c"}
 	ids := e.forsake(t, l, nil, names...)
-	key := e.Key(instance, "step_result:"+hexOf(l.Job.ID))
+	key := e.stepsKey(l.Job.ID)
 	e.put(t, "HSET", key, "b", "no record at all")
 	e.parkFor(t, l, "a", "c")
 	e.Later(t, 11*time.Second)

@@ -40,12 +40,12 @@ type Case struct {
 
 // Cases returns the whole suite.
 func Cases() []Case {
-	return slices.Concat(stateCases(), placeCases(), attemptCases(), firstCases(), fenceCases(), finishCases(), boundCases(), laneCases(),
+	return slices.Concat(stateCases(), placeCases(), attemptCases(), firstCases(), fenceCases(), finishCases(), boundCases(), laneCases(), lostCases(),
 		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
 		wakeCases(), cancelCases(), adminCases(), listCases(),
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
 		cronCases(), cronGoneCases(), cronBadCases(), ownerCases(), dispatchCases(), tickCases(), recordCases(),
-		stepCases(), parkCases(), childCases(), againCases(), owedCases(), stepBoundCases(), untoldCases(), resumeCases(), sweepCases(), spoiltCases(),
+		stepCases(), parkCases(), childCases(), orphanCases(), againCases(), owedCases(), stepBoundCases(), untoldCases(), resumeCases(), sweepCases(), spoiltCases(),
 		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
 }
 

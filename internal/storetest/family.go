@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -153,9 +154,10 @@ func (f *families) check(t *rapid.T) {
 	for id, p := range f.parents {
 		at := f.now(t)
 		j, err := f.rig.Store.Get(f.ctx, id)
-		if err != nil {
+		if errors.Is(err, store.ErrNotFound) {
 			continue // it was deleted
 		}
+		f.fail(t, err)
 		page, err := f.rig.Store.Steps(f.ctx, id, "")
 		f.fail(t, err)
 		now := map[string]store.Step{}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -73,6 +74,9 @@ func (f *families) sweep(t *rapid.T, instance string) {
 	there := map[uuid.UUID]bool{}
 	for _, id := range f.children {
 		j, err := f.rig.Store.Get(f.ctx, id)
+		if !errors.Is(err, store.ErrNotFound) {
+			f.fail(t, err)
+		}
 		there[id] = err == nil && !j.State.Terminal()
 	}
 	at := f.now(t)

@@ -31,7 +31,7 @@ func (e *Env) Terms() store.Terms {
 	return store.Terms{Instance: instance, Process: e.Process, Lease: lease, Done: kept, Dead: kept, MaxCrashes: 3}
 }
 
-// newJobs returns n jobs that carry their index as payload.
+// freshJobs are newJobs whose ids were made for them.
 func freshJobs(n int) []store.NewJob {
 	jobs := newJobs(n)
 	for i := range jobs {
@@ -40,6 +40,7 @@ func freshJobs(n int) []store.NewJob {
 	return jobs
 }
 
+// newJobs returns n jobs that carry their index as payload.
 func newJobs(n int) []store.NewJob {
 	jobs := make([]store.NewJob, n)
 	for i := range jobs {

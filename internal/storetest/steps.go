@@ -151,8 +151,6 @@ func stepsOf(n int) []string {
 	return names
 }
 
-func hexOf(id uuid.UUID) string { return fmt.Sprintf("%x", id[:]) }
-
 // leaveOutcome makes a family within the instance that cases work with: a parent with an open child, and one whose outcome waits.
 func (e *Env) leaveOutcome(t *testing.T) {
 	t.Helper()
