@@ -11,8 +11,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// childInstance is where children are, in another slot than their parents.
-const childInstance = "resize"
+// childInstance is where children are, at another node of a Cluster than their parents, and otherInstance is where some more are.
+const childInstance, otherInstance = "resize", "other"
 
 var limits = store.StepLimits{Count: store.MaxSteps, Bytes: store.MaxStepBytes}
 
