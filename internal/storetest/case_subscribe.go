@@ -19,13 +19,6 @@ func subscribeCases() []Case {
 		aSubscriptionGivesUpAConnectionThatDoesNotAnswer)
 }
 
-func (e *Env) say(t *testing.T, channel, message string) {
-	t.Helper()
-	if err := e.Raw.Publish(t.Context(), channel, message).Err(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func aSubscriptionHearsItsChannelsAlone(t *testing.T, e *Env) {
 	ctx := t.Context()
 	jobs := workers(3)

@@ -47,9 +47,7 @@ func (e *Env) waiters(t *testing.T, n int) []*waiter {
 // messages returns what a waiter has been told up to now: a last word is said to it and awaited.
 func (e *Env) messages(t *testing.T, w *waiter) []store.Message {
 	t.Helper()
-	if err := e.Raw.Publish(t.Context(), e.Runtime.ProcessChannel(w.process), "end").Err(); err != nil {
-		t.Fatal(err)
-	}
+	e.say(t, e.Runtime.ProcessChannel(w.process), "end")
 	return w.ear.until(t, func(m store.Message) bool { return m.Kind == store.Nothing })
 }
 
@@ -181,8 +179,8 @@ func whateverMakesJobsClaimableWakes(t *testing.T, e *Env) {
 		{"a requeue", func() { l = e.hold(t); e.end(t, l, store.Bury) }, func() {
 			must(t, e.Store.Requeue(ctx, l.Job.ID, store.RequeueMode{}))
 		}},
-		{"a promotion of more than are claimed", func() { e.Enqueue(t, store.NewJob{Delay: time.Minute}, store.NewJob{Delay: time.Minute}) }, func() {
-			e.Later(t, time.Minute)
+		{"a promotion of more than are claimed", func() { e.Enqueue(t, store.NewJob{Delay: time.Second}, store.NewJob{Delay: time.Second}) }, func() {
+			e.Later(t, time.Second)
 			e.claimOne(t)
 		}},
 	} {

@@ -84,3 +84,18 @@ func (e *Env) subscribers(t *testing.T, channel string) (n int64) {
 	}))
 	return n
 }
+
+// say publishes a message where the instance's scripts do: so it comes after what they have said.
+func (e *Env) say(t *testing.T, channel, message string) {
+	t.Helper()
+	node, err := e.Raw, error(nil)
+	if cluster, ok := e.Raw.(*redis.ClusterClient); ok {
+		node, err = cluster.MasterForKey(t.Context(), e.Key(instance, "jobs"))
+	}
+	if err == nil {
+		err = node.Publish(t.Context(), channel, message).Err()
+	}
+	if err != nil {
+		t.Fatalf("publishing: %v", err)
+	}
+}

@@ -81,8 +81,7 @@ func (e *Env) claimChildren(t *testing.T, n int) []*store.Lease {
 // endChild ends a child, and tells nobody.
 func (e *Env) endChild(t *testing.T, l *store.Lease, f store.Finish) {
 	t.Helper()
-	f.Lease = l
-	e.Exchange(t, e.childTerms(), store.Exchange{Finishes: []store.Finish{f}})
+	e.Finish(t, f, l)
 }
 
 // sweep makes one call.
