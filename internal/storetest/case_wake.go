@@ -11,7 +11,7 @@ import (
 
 // Waking without polling and without a herd.
 func wakeCases() []Case {
-	return named(anEnqueueOfNWakesAtMostNWaiters, aDeadWaiterIsPassedOver, anEarlierDueTimeWakesOne, aRetryThatIsDueFirstWakesOne,
+	return named(anEnqueueOfNWakesAtMostNWaiters, aDeadWaiterIsPassedOver, aWaiterThatHasJustDiedCostsOneWakeUpAtMost, anEarlierDueTimeWakesOne, aRetryThatIsDueFirstWakesOne,
 		aPausedInstanceWakesNobodyAndResumeDoes, whateverMakesJobsClaimableWakes, aProcessThatLeavesPassesItsWakeUpOn,
 		aClaimThatComesBackFullDoesNotWait, aProcessThatReleasesWhilePausedIsWokenByResume, aNewlyWaitingProcessIsWokenOnlyByNewWork,
 		processesThatDiedWaitingAreForgotten, aDeletedInstanceTellsThoseWhoWait, aWakeUpForWhatIsDueIsPassedOn)
@@ -98,6 +98,18 @@ func aDeadWaiterIsPassedOver(t *testing.T, e *Env) {
 	if n := e.Raw.ZCard(t.Context(), e.Key(instance, "waiting")).Val(); n != 0 {
 		t.Errorf("%d processes wait still, want none", n)
 	}
+}
+
+// Where nobody can tell that it has died, on a Cluster, it takes one wake-up with it: no more, and of others none.
+func aWaiterThatHasJustDiedCostsOneWakeUpAtMost(t *testing.T, e *Env) {
+	e.ask(t, uuid.New()) // nobody listens for it
+	e.Later(t, time.Millisecond)
+	all := e.waiters(t, 2)
+	e.Add(t, 2)
+	e.one(t)
+	e.wantWoken(t, "for three jobs", all, 0, 1)
+	e.one(t)
+	e.wantWoken(t, "when nobody waits", all)
 }
 
 func anEarlierDueTimeWakesOne(t *testing.T, e *Env) {
