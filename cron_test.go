@@ -23,7 +23,7 @@ import (
 // Cron over processes.
 
 // playCron schedules the entries of these stories. Handlers count, by tick, how often they ran.
-func (r role) playCron(sup *worker.Supervisor, rdb *redis.Client) bool {
+func (r role) playCron(sup *worker.Supervisor, rdb redis.UniversalClient) bool {
 	every := map[string]time.Duration{"cron": 100 * time.Millisecond, "slow-cron": 2 * time.Second}[r.Play]
 	if every == 0 {
 		return false
@@ -122,9 +122,9 @@ func TestFiveProcessesFireEachTickOnceThroughKills(t *testing.T) {
 func TestTicksInABlackHoleAreDispatchedLateAndOnce(t *testing.T) {
 	s := setup(t)
 	var running sync.WaitGroup
-	proxy := redistest.NewProxy(t, running.Go, s.Addr)
+	proxy := redistest.NewProxy(t, running.Go, s.Addrs[0])
 	r := s.as("slow-cron")
-	r.Addr, r.Node = proxy.Addr(), "there"
+	r.Addrs, r.Node = []string{proxy.Addr()}, "there"
 	svc := r.start(t)
 	until := func(what string, ok func(all []store.Dispatch) bool) {
 		t.Helper()

@@ -22,7 +22,7 @@ import (
 // Limits over processes. What counts is what Redis notes: the list of what the handlers say, in its order, and when it gave a job away.
 
 // playLimit registers the handlers of these stories.
-func (r role) playLimit(sup *worker.Supervisor, rdb *redis.Client) bool {
+func (r role) playLimit(sup *worker.Supervisor, rdb redis.UniversalClient) bool {
 	switch r.Play {
 	case "alone":
 		worker.Handle(sup, "story", func(ctx context.Context, _ struct{}) error {

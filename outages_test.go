@@ -28,10 +28,10 @@ const resumes = 10 * time.Second
 // on returns a stage on a given server; what it says to Redis itself goes straight there.
 func on(t *testing.T, server *redistest.Server) *stage {
 	t.Helper()
-	return onClient(t, server.Client(t), role{Addr: server.Addr(), Prefix: "story", Lease: time.Second})
+	return onClient(t, server.Client(t), role{Addrs: []string{server.Addr()}, Prefix: "story", Lease: time.Second})
 }
 
-func onClient(t *testing.T, rdb *redis.Client, r role) *stage {
+func onClient(t *testing.T, rdb redis.UniversalClient, r role) *stage {
 	t.Helper()
 	st, err := store.Open(rdb, store.Options{Prefix: r.Prefix})
 	if err != nil {
@@ -158,7 +158,7 @@ func TestAfterABlackHoleWorkGoesOnWithinTenSeconds(t *testing.T) {
 	s := on(t, server)
 	proxy := redistest.NewProxy(t, wg.Go, server.Addr())
 	r := s.as("load")
-	r.Addr = proxy.Addr()
+	r.Addrs = []string{proxy.Addr()}
 	svc := r.start(t)
 	end := s.load(t, "story")
 	s.until(t, "at work", func(now store.Stats) bool { return now.Done > 50 })

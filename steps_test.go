@@ -21,14 +21,37 @@ import (
 // storySteps is how many steps the job of the story has before and after it waits for its child.
 const storySteps = 5
 
+// storyChild is where its child is: at another node of a Cluster.
+const storyChild = "part"
+
+// onServerAndCluster plays a story twice, at the same time, since most of it is waiting for a lease.
+func onServerAndCluster(t *testing.T, play func(t *testing.T, s *stage)) {
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		play(t, setup(t))
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		cluster := redistest.StartCluster(t, 3)
+		var addrs []string
+		for _, node := range cluster.Nodes {
+			addrs = append(addrs, node.Addr())
+		}
+		if cluster.Owner(cluster.Slot("{story}")) == cluster.Owner(cluster.Slot("{"+storyChild+"}")) {
+			t.Fatal("the job and its child are at the same node")
+		}
+		play(t, setupOn(t, addrs...))
+	})
+}
+
 // playSteps registers the handlers of the plays about steps; false if this is none.
-func (r role) playSteps(sup *worker.Supervisor, rdb *redis.Client, say func(string, ...any)) bool {
+func (r role) playSteps(sup *worker.Supervisor, rdb redis.UniversalClient, say func(string, ...any)) bool {
 	count := func(ctx context.Context, job, step string) (int64, error) {
 		return rdb.HIncrBy(ctx, "ran-"+r.Prefix, job+" "+step, 1).Result()
 	}
 	switch r.Play {
 	case "steps": // each step counts how often it runs, and keeps that number
-		worker.HandleResult(sup, "child", func(ctx context.Context, name string) (int64, error) { return count(ctx, jobID(ctx), name) })
+		worker.HandleResult(sup, storyChild, func(ctx context.Context, name string) (int64, error) { return count(ctx, jobID(ctx), name) })
 		worker.Handle(sup, "story", func(ctx context.Context, _ struct{}) error {
 			step := func(i int) error {
 				name := fmt.Sprint("step ", i)
@@ -43,7 +66,7 @@ func (r role) playSteps(sup *worker.Supervisor, rdb *redis.Client, say func(stri
 					return err
 				}
 			}
-			f, err := worker.Async[int64](ctx, "child", "child", "child")
+			f, err := worker.Async[int64](ctx, "child", storyChild, "child")
 			if err != nil {
 				return err
 			}
@@ -85,20 +108,32 @@ func (r role) playSteps(sup *worker.Supervisor, rdb *redis.Client, say func(stri
 }
 
 func TestWheneverAProcessIsKilledACommittedStepNeverRunsAgainAndKeepsItsFirstValue(t *testing.T) {
-	s := setup(t)
-	kills := redistest.Size(40, 200)
-	ids := map[string]uuid.UUID{}
-	for n := 0; n < kills; n++ {
-		victim := s.as("steps").start(t)
-		for range 3 {
-			id := s.enqueue(t)
-			ids[id.String()] = id
+	onServerAndCluster(t, func(t *testing.T, s *stage) {
+		kills := redistest.Size(40, 200)
+		if len(s.Addrs) > 1 {
+			kills = redistest.Size(15, 200)
 		}
-		time.Sleep(rand.N(30 * time.Millisecond)) // the moment is what is drawn here
-		victim.signal(t, syscall.SIGKILL)
-	}
-	s.as("steps").start(t) // one that stays
-	s.until(t, "over", func(now store.Stats) bool { return now.Todo+now.Doing+now.Parked+now.Scheduled == 0 })
+		ids := map[string]uuid.UUID{}
+		for range kills {
+			victim := s.as("steps").start(t)
+			for range 3 {
+				id := s.enqueue(t)
+				ids[id.String()] = id
+			}
+			time.Sleep(rand.N(30 * time.Millisecond)) // the moment is what is drawn here
+			victim.signal(t, syscall.SIGKILL)
+		}
+		s.as("steps").start(t) // one that stays
+		s.until(t, "over", func(now store.Stats) bool { return now.Todo+now.Doing+now.Parked+now.Scheduled == 0 })
+		twice := s.wantStepsOnce(t, ids)
+		t.Logf("%d kills, %d jobs: %d steps were cut between effect and commit", kills, len(ids), twice)
+	})
+}
+
+// wantStepsOnce fails the test unless each job of the story is done, and each of its steps ran until it was committed and not again. It
+// returns how many ran more than once for that.
+func (s *stage) wantStepsOnce(t *testing.T, ids map[string]uuid.UUID) (twice int) {
+	t.Helper()
 	ran, err := s.rdb.HGetAll(t.Context(), "ran-"+s.Prefix).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +142,6 @@ func TestWheneverAProcessIsKilledACommittedStepNeverRunsAgainAndKeepsItsFirstVal
 	if err != nil || seen != int64(2*storySteps*len(ids)) {
 		t.Errorf("%d values were seen of %d steps, %v: a step has had two", seen, 2*storySteps*len(ids), err)
 	}
-	twice := 0
 	for job, id := range ids {
 		if j, err := s.st.Get(t.Context(), id); err != nil || j.State != store.Done {
 			t.Errorf("job %s is %s (%s), %v", id, j.State, j.LastError, err)
@@ -125,23 +159,24 @@ func TestWheneverAProcessIsKilledACommittedStepNeverRunsAgainAndKeepsItsFirstVal
 			}
 		}
 	}
-	t.Logf("%d kills, %d jobs: %d steps were cut between effect and commit", kills, len(ids), twice)
+	return twice
 }
 
 func TestTheStepOfAProcessStoppedPastItsLeaseIsRefused(t *testing.T) {
-	s := setup(t)
-	sleeper := s.as("slow step").start(t)
-	id := s.enqueue(t)
-	sleeper.expect(t, "started")
-	sleeper.signal(t, syscall.SIGSTOP)
-	heir := s.as("quick step").start(t)
-	heir.expect(t, "committed")
-	s.wait(t, id)
-	sleeper.signal(t, syscall.SIGCONT)
-	if got, want := sleeper.expect(t, "got"), `got "", lease lost; its context ended with: lease lost`; got != want {
-		t.Errorf("the first holder %s; want %s", got, want)
-	}
-	if kept, err := s.st.Step(t.Context(), id, "charge"); err != nil || string(kept.Result) != `"quick"` {
-		t.Errorf("it keeps %s, %v", kept.Result, err)
-	}
+	onServerAndCluster(t, func(t *testing.T, s *stage) {
+		sleeper := s.as("slow step").start(t)
+		id := s.enqueue(t)
+		sleeper.expect(t, "started")
+		sleeper.signal(t, syscall.SIGSTOP)
+		heir := s.as("quick step").start(t)
+		heir.expect(t, "committed")
+		s.wait(t, id)
+		sleeper.signal(t, syscall.SIGCONT)
+		if got, want := sleeper.expect(t, "got"), `got "", lease lost; its context ended with: lease lost`; got != want {
+			t.Errorf("the first holder %s; want %s", got, want)
+		}
+		if kept, err := s.st.Step(t.Context(), id, "charge"); err != nil || string(kept.Result) != `"quick"` {
+			t.Errorf("it keeps %s, %v", kept.Result, err)
+		}
+	})
 }

@@ -29,7 +29,8 @@ import (
 
 // role is what a process of the story does; it reads it from its environment.
 type role struct {
-	Addr, Prefix string
+	Addrs        []string // one server, or the nodes of a Cluster
+	Prefix       string
 	Play         string // which handler
 	Lease        time.Duration
 	Drain, Grace time.Duration // 0 is the default
@@ -58,7 +59,7 @@ func TestMain(m *testing.M) {
 func (r role) play() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	rdb := connect(r.Addr)
+	rdb := connect(r.Addrs...)
 	defer rdb.Close()
 	st, err := store.Open(rdb, store.Options{Prefix: r.Prefix})
 	if err != nil {
@@ -125,12 +126,13 @@ func (r role) play() error {
 
 // noteRun keeps that a handler was called for its job. The name of the call keeps it from counting twice where the Redis client repeats
 // the command.
-func (r role) noteRun(ctx context.Context, rdb *redis.Client) error {
+func (r role) noteRun(ctx context.Context, rdb redis.UniversalClient) error {
 	return rdb.SAdd(ctx, "ran-"+r.Prefix, jobID(ctx)+" "+uuid.NewString()).Err()
 }
 
-func connect(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: addr,
+// connect returns a client of a server or, given several, of the Cluster whose nodes they are.
+func connect(addrs ...string) redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 }
 
@@ -218,7 +220,7 @@ const hang = 3 * time.Minute
 // stage is a Redis with a store and a client on it.
 type stage struct {
 	role
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
 	st     *store.Store
 	client *worker.Client
 }
@@ -226,15 +228,15 @@ type stage struct {
 // setup has leases of the default length; a test whose story is that of a lease makes it shorter.
 func setup(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{role: role{Addr: redistest.Start(t).Addr(), Prefix: "story"}}
-	s.rdb = connect(s.Addr)
-	t.Cleanup(func() { s.rdb.Close() })
-	var err error
-	if s.st, err = store.Open(s.rdb, store.Options{Prefix: s.Prefix}); err != nil {
-		t.Fatal(err)
-	}
-	s.client = worker.NewClient(s.st, worker.ClientConfig{})
-	return s
+	return setupOn(t, redistest.Start(t).Addr())
+}
+
+// setupOn is setup on a given server, or on the nodes of a Cluster.
+func setupOn(t *testing.T, addrs ...string) *stage {
+	t.Helper()
+	rdb := connect(addrs...)
+	t.Cleanup(func() { rdb.Close() })
+	return onClient(t, rdb, role{Addrs: addrs, Prefix: "story"})
 }
 
 func (s *stage) as(play string) role {

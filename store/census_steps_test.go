@@ -11,15 +11,34 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// What jobs with steps, and their children, leave behind when they have ended in every way and are purged: nothing either.
+// What jobs with steps, and their children, leave behind when they have ended in every way and are purged: nothing either. The children are
+// of the parents' own instance and, on a Cluster, at another node.
 func TestJobsWithStepsLeaveNothingBehindOncePurged(t *testing.T) {
-	c := &censusTaker{t: t, Env: storetest.Real(t, redistest.Start(t).Addr())}
-	c.everyPath(1)
-	c.families(1)
+	t.Run("redis", func(t *testing.T) {
+		c := &censusTaker{t: t, Env: storetest.Real(t, redistest.Start(t).Addr())}
+		c.everyPath(1)
+		c.familiesLeaveNothing("mail", redistest.Size(2_000, 10_000))
+	})
+	t.Run("cluster", func(t *testing.T) {
+		cluster := redistest.StartCluster(t, 3)
+		c := &censusTaker{t: t, Env: storetest.Cluster(t, cluster)}
+		const children = "render"
+		if cluster.Owner(cluster.Slot(c.Key("mail", "jobs"))) == cluster.Owner(cluster.Slot(c.Key(children, "jobs"))) {
+			t.Fatal("parents and children are at the same node")
+		}
+		c.everyPath(1)
+		c.familiesLeaveNothing(children, redistest.Size(800, 10_000))
+	})
+}
+
+// familiesLeaveNothing takes a census before and after n families with their children in an instance: it finds the same.
+func (c *censusTaker) familiesLeaveNothing(childrenIn string, n int) {
+	c.t.Helper()
+	t := c.t
+	c.families(childrenIn, 1)
 	before := c.count()
-	c.jobs = 0
-	for n := redistest.Size(2_000, 10_000); c.jobs < n; {
-		c.families(100)
+	for c.jobs = 0; c.jobs < n; {
+		c.families(childrenIn, 100)
 	}
 	after := c.count()
 	t.Logf("%d jobs: %d keys, %d members, %d bytes", c.jobs, len(after), sum(after).members, sum(after).bytes)
@@ -33,8 +52,8 @@ func TestJobsWithStepsLeaveNothingBehindOncePurged(t *testing.T) {
 	}
 }
 
-// families sends k parents each way, with a child of the same instance each, and purges what has ended.
-func (c *censusTaker) families(k int) {
+// families sends k parents each way, with a child each, and purges what has ended.
+func (c *censusTaker) families(childrenIn string, k int) {
 	c.t.Helper()
 	for _, end := range []func(parents, children []*store.Lease){
 		func(parents, children []*store.Lease) { // as it is meant to be
@@ -69,21 +88,34 @@ func (c *censusTaker) families(k int) {
 			}
 		},
 	} {
-		parents, children := c.family(k)
+		parents, children := c.family(childrenIn, k)
 		end(parents, children)
 		c.sweep()
-		if s := c.Stats(c.t); s.Total != s.Done+s.Dead+s.Cancelled {
-			c.t.Fatalf("jobs have not ended: %+v", s)
+		all, err := c.Store.Stats(c.t.Context())
+		c.must(err)
+		for _, s := range all {
+			if s.Total != s.Done+s.Dead+s.Cancelled {
+				c.t.Fatalf("jobs have not ended: %+v", s)
+			}
 		}
 		c.sweep()
 	}
-	_, err := c.Store.Purge(c.t.Context(), store.Filter{Instance: "mail"})
-	c.must(err)
+	for _, name := range c.instances() {
+		_, err := c.Store.Purge(c.t.Context(), store.Filter{Instance: name})
+		c.must(err)
+	}
 	c.sweep()
 }
 
+func (c *censusTaker) instances() []string {
+	c.t.Helper()
+	all, err := c.Store.Instances(c.t.Context())
+	c.must(err)
+	return all
+}
+
 // family has k parked parents, and their children, which are doing.
-func (c *censusTaker) family(k int) (parents, children []*store.Lease) {
+func (c *censusTaker) family(childrenIn string, k int) (parents, children []*store.Lease) {
 	c.t.Helper()
 	c.add(k, nil)
 	c.jobs += k
@@ -95,12 +127,14 @@ func (c *censusTaker) family(k int) (parents, children []*store.Lease) {
 			Parent: store.Parent{ID: l.Job.ID, Instance: "mail", Step: "child"}}
 		_, err := c.Runtime.Commit(c.t.Context(), l, limits,
 			store.StepWrite{Name: "charge", Kind: store.LocalStep, Value: []byte(`1`)},
-			store.StepWrite{Name: "child", Kind: store.AsyncStep, Instance: "mail", Child: child})
+			store.StepWrite{Name: "child", Kind: store.AsyncStep, Instance: childrenIn, Child: child})
 		c.must(err)
 		jobs = append(jobs, child)
 	}
-	c.Enqueue(c.t, jobs...)
-	children = c.claim(c.Terms(), k)
+	c.EnqueueTo(c.t, childrenIn, jobs...)
+	terms := c.Terms()
+	terms.Instance = childrenIn
+	children = c.claim(terms, k)
 	c.Finish(c.t, store.Finish{Verb: store.Park, Wait: store.Wait{Steps: []string{"child"}}}, parents...)
 	return parents, children
 }
@@ -110,12 +144,14 @@ func (c *censusTaker) sweep() {
 	c.t.Helper()
 	for range 3 {
 		c.Later(c.t, 11*time.Second)
-		for range 100 {
-			got, err := c.Runtime.Sweep(c.t.Context(), "mail")
-			c.must(err)
-			c.must(got.Err)
-			if got.Next != 0 {
-				break
+		for _, name := range c.instances() {
+			for range 100 {
+				got, err := c.Runtime.Sweep(c.t.Context(), name)
+				c.must(err)
+				c.must(got.Err)
+				if got.Next != 0 {
+					break
+				}
 			}
 		}
 	}

@@ -23,18 +23,25 @@ func TestParentsAndChildrenComeToOneOutcomeWhateverCrashesBetweenTheirCommands(t
 	})
 	t.Run("cluster", func(t *testing.T) {
 		effort(t, 6, 120)
-		c := redistest.StartCluster(t, 3)
-		parents, children := storetest.FamilyKeys("")
-		if c.Owner(c.Slot(parents)) == c.Owner(c.Slot(children)) {
-			t.Fatal("the instances of parents and children are at the same node")
-		}
-		onRedis(t, c.Client(t), storetest.CheckFamilies)
+		onRedis(t, apart(t).Client(t), storetest.CheckFamilies)
 	})
 }
 
-// Each pair of events, at each point in the life of a family; in a short run at one of the points, and one of 24 on the embedded server, which runs the same scripts.
+// apart returns a Cluster where parents and children are at different nodes.
+func apart(t *testing.T) *redistest.Cluster {
+	t.Helper()
+	c := redistest.StartCluster(t, 3)
+	parents, children := storetest.FamilyKeys("")
+	if c.Owner(c.Slot(parents)) == c.Owner(c.Slot(children)) {
+		t.Fatal("the instances of parents and children are at the same node")
+	}
+	return c
+}
+
+// Each pair of events, at each point in the life of a family; in a short run at one of the points, and one of 24 on the embedded server
+// and on a Cluster, too.
 func TestParentsAndChildrenComeToOneOutcomeAfterEachPairOfEvents(t *testing.T) {
-	client := redistest.Shared(t).Client(t)
+	client, cluster := redistest.Shared(t).Client(t), apart(t).Client(t)
 	for i, p := range storetest.FamilyPairs() {
 		if i%storetest.FamilyPoints != i/storetest.FamilyPoints%storetest.FamilyPoints && !redistest.Soak() {
 			continue
@@ -45,6 +52,7 @@ func TestParentsAndChildrenComeToOneOutcomeAfterEachPairOfEvents(t *testing.T) {
 			onRedis(t, client, check)
 			if redistest.Soak() || i/storetest.FamilyPoints%24 == 0 { // it is slow
 				inBubbles(t, check)
+				onRedis(t, cluster, check)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ func faulty(what string) error { return fmt.Errorf("%w: %s: %w", ErrFault, what,
 // CutReplyNth act on the connection below: go-redis sees it close, and repeats the command by itself as it would.
 //
 // Each of the four picks the n-th command from now, 1 being the next, of those that all of only match; what go-redis
-// sends to set a connection up never counts. They return a channel that is closed as soon as the fault has happened. Each
+// sends by itself, to set a connection up or to learn of a Cluster's nodes, never counts. They return a channel that is closed as soon as the fault has happened. Each
 // happens once; several can be armed together, each counting for itself.
 //
 // A script that the server doesn't know yet costs go-redis two commands, an EVALSHA and, after the answer NOSCRIPT, an
@@ -179,10 +179,11 @@ func normal(words []string) []string {
 	return words
 }
 
-// setsUp reports whether a command, by its name, is of those that go-redis sends by itself on a new connection.
+// setsUp reports whether a command, by its name, is of those that go-redis sends by itself: on a new connection, and to learn what a
+// Cluster is made of.
 func setsUp(name string) bool {
 	switch strings.ToLower(name) {
-	case "hello", "auth", "select", "client", "readonly":
+	case "hello", "auth", "select", "client", "readonly", "cluster", "command":
 		return true
 	}
 	return false

@@ -14,22 +14,6 @@ func stepBoundCases() []Case {
 	return named(aSweepReadsNoMoreOutcomesThanItTakes, aSweepLooksUpNoMoreChildrenThanItTakes, manySmallStepsAreLoadedInFewCalls)
 }
 
-// calls counts what a command was called, on a real server.
-func (e *Env) calls(t *testing.T, command string, f func()) int {
-	t.Helper()
-	count := func() (n int) {
-		_, rest, _ := strings.Cut(e.Raw.Info(t.Context(), "commandstats").Val(), "cmdstat_"+command+":calls=")
-		_, _ = fmt.Sscanf(rest, "%d", &n)
-		return n
-	}
-	before := count()
-	f()
-	if e.Fake {
-		return 0
-	}
-	return count() - before
-}
-
 func aSweepReadsNoMoreOutcomesThanItTakes(t *testing.T, e *Env) {
 	const n = 20
 	l := e.hold(t)

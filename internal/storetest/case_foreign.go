@@ -24,6 +24,9 @@ var kinds = []string{"string", "hash", "zset", "set", "list"}
 func (e *Env) spoil(t *testing.T, key, kind string) (undo func()) {
 	t.Helper()
 	aside := key + "-aside"
+	if !strings.Contains(key, "{") {
+		aside = "{" + key + "}-aside" // in the same slot
+	}
 	there := e.Raw.Exists(t.Context(), key).Val() == 1
 	if there {
 		e.put(t, "RENAME", key, aside)

@@ -86,6 +86,9 @@ func aFreedLimitWakesOne(t *testing.T, e *Env) {
 		e.Add(t, 3)
 		got := e.take(t, "the first", e.limited(1), 1, 1).Leases
 		all := e.listeners(t, 2)
+		if verb == crashed || verb == crashedCancelled {
+			e.Later(t, lease+time.Second) // before they ask, as they do every few seconds
+		}
 		for _, w := range all {
 			terms := e.limited(1)
 			terms.Process = w.process
@@ -101,7 +104,6 @@ func aFreedLimitWakesOne(t *testing.T, e *Env) {
 			must(t, e.Store.Cancel(t.Context(), got[0].Job.ID))
 			fallthrough
 		case crashed:
-			e.Later(t, lease+time.Second)
 			_, err := e.Runtime.Reap(t.Context(), e.limited(1))
 			must(t, err)
 		}

@@ -63,7 +63,7 @@ func manyInstancesAreCountedInAFewRoundTrips(t *testing.T, e *Env) {
 	undo := e.spoil(t, e.Key(spoilt, "done"), "string")
 	undoEntries := e.spoil(t, e.Key(spoilt, "cron_ticks"), "string")
 	var seen trips
-	e.Store.Runtime().Client().(interface{ AddHook(redis.Hook) }).AddHook(&seen)
+	e.Runtime.Client().AddHook(&seen)
 	for _, tc := range []struct {
 		what string
 		call func() (int, error)

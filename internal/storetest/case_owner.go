@@ -39,7 +39,7 @@ func (g *gap) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 func (e *Env) inEachGap(t *testing.T, setup func(), outer, inner func(), check func(n int)) {
 	t.Helper()
 	g := &gap{}
-	e.Runtime.Client().(*redis.Client).AddHook(g)
+	e.Runtime.Client().AddHook(g)
 	for n := 1; ; n++ {
 		setup()
 		came := false

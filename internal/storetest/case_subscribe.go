@@ -19,13 +19,6 @@ func subscribeCases() []Case {
 		aSubscriptionGivesUpAConnectionThatDoesNotAnswer)
 }
 
-func (e *Env) say(t *testing.T, channel, message string) {
-	t.Helper()
-	if err := e.Raw.Publish(t.Context(), channel, message).Err(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func aSubscriptionHearsItsChannelsAlone(t *testing.T, e *Env) {
 	ctx := t.Context()
 	jobs := workers(3)
@@ -37,7 +30,7 @@ func aSubscriptionHearsItsChannelsAlone(t *testing.T, e *Env) {
 	}
 	must(t, a.sub.Remove(ctx, channel(1)))
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if e.Raw.PubSubNumSub(ctx, channel(1)).Val()[channel(1)] == 0 {
+		if e.subscribers(t, channel(1)) == 0 {
 			break
 		}
 	}
@@ -116,7 +109,7 @@ func aSubscriptionGivesUpAConnectionThatDoesNotAnswer(t *testing.T, e *Env) {
 		return // it takes a quarter of a minute; outages_test.go has a real server behind a black hole
 	}
 	var on atomic.Bool
-	o := *e.Raw.Options()
+	o := *e.Raw.(*redis.Client).Options()
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)

@@ -26,7 +26,7 @@ func whoCanNotTellTheFamilySaysSo(t *testing.T, e *Env) {
 		return l, e.EnqueueTo(t, to, w.Child)
 	}
 	l, ids := family(childInstance)
-	second, others := family("other")
+	second, others := family(otherInstance)
 	foreign := e.Key(childInstance, "deadlines")
 	e.put(t, "SET", foreign, "somebody else's")
 	err := e.Store.Cancel(t.Context(), l.Job.ID)

@@ -11,7 +11,7 @@ import (
 
 // Waking without polling and without a herd.
 func wakeCases() []Case {
-	return named(anEnqueueOfNWakesAtMostNWaiters, aDeadWaiterIsPassedOver, anEarlierDueTimeWakesOne, aRetryThatIsDueFirstWakesOne,
+	return named(anEnqueueOfNWakesAtMostNWaiters, aDeadWaiterIsPassedOver, aWaiterThatHasJustDiedCostsOneWakeUpAtMost, anEarlierDueTimeWakesOne, aRetryThatIsDueFirstWakesOne,
 		aPausedInstanceWakesNobodyAndResumeDoes, whateverMakesJobsClaimableWakes, aProcessThatLeavesPassesItsWakeUpOn,
 		aClaimThatComesBackFullDoesNotWait, aProcessThatReleasesWhilePausedIsWokenByResume, aNewlyWaitingProcessIsWokenOnlyByNewWork,
 		processesThatDiedWaitingAreForgotten, aDeletedInstanceTellsThoseWhoWait, aWakeUpForWhatIsDueIsPassedOn)
@@ -47,9 +47,7 @@ func (e *Env) waiters(t *testing.T, n int) []*waiter {
 // messages returns what a waiter has been told up to now: a last word is said to it and awaited.
 func (e *Env) messages(t *testing.T, w *waiter) []store.Message {
 	t.Helper()
-	if err := e.Raw.Publish(t.Context(), e.Runtime.ProcessChannel(w.process), "end").Err(); err != nil {
-		t.Fatal(err)
-	}
+	e.say(t, e.Runtime.ProcessChannel(w.process), "end")
 	return w.ear.until(t, func(m store.Message) bool { return m.Kind == store.Nothing })
 }
 
@@ -100,6 +98,18 @@ func aDeadWaiterIsPassedOver(t *testing.T, e *Env) {
 	if n := e.Raw.ZCard(t.Context(), e.Key(instance, "waiting")).Val(); n != 0 {
 		t.Errorf("%d processes wait still, want none", n)
 	}
+}
+
+// Where nobody can tell that it has died, on a Cluster, it takes one wake-up with it: no more, and of others none.
+func aWaiterThatHasJustDiedCostsOneWakeUpAtMost(t *testing.T, e *Env) {
+	e.ask(t, uuid.New()) // nobody listens for it
+	e.Later(t, time.Millisecond)
+	all := e.waiters(t, 2)
+	e.Add(t, 2)
+	e.one(t)
+	e.wantWoken(t, "for three jobs", all, 0, 1)
+	e.one(t)
+	e.wantWoken(t, "when nobody waits", all)
 }
 
 func anEarlierDueTimeWakesOne(t *testing.T, e *Env) {
@@ -183,8 +193,8 @@ func whateverMakesJobsClaimableWakes(t *testing.T, e *Env) {
 		{"a requeue", func() { l = e.hold(t); e.end(t, l, store.Bury) }, func() {
 			must(t, e.Store.Requeue(ctx, l.Job.ID, store.RequeueMode{}))
 		}},
-		{"a promotion of more than are claimed", func() { e.Enqueue(t, store.NewJob{Delay: time.Minute}, store.NewJob{Delay: time.Minute}) }, func() {
-			e.Later(t, time.Minute)
+		{"a promotion of more than are claimed", func() { e.Enqueue(t, store.NewJob{Delay: time.Second}, store.NewJob{Delay: time.Second}) }, func() {
+			e.Later(t, time.Second)
 			e.claimOne(t)
 		}},
 	} {

@@ -34,12 +34,7 @@ var Global = map[string]string{"instances": "set", "processes": "zset", "format"
 // keys returns all keys under the prefix.
 func (e *Env) keys(t testing.TB) []string {
 	t.Helper()
-	keys, err := e.Raw.Keys(t.Context(), e.Prefix+":*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(keys)
-	return keys
+	return e.Keys(t, e.Prefix+":*")
 }
 
 // Content returns all that is under the prefix: key, a field or member of it, value or score.

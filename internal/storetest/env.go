@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"net"
 	"reflect"
 	"runtime"
 	"slices"
@@ -22,11 +23,12 @@ import (
 type Env struct {
 	Store   *store.Store
 	Runtime *store.Runtime
-	Raw     *redis.Client    // the same server, past the fault hook
-	Fault   *redistest.Fault // between Store and the server
+	Raw     redis.UniversalClient // the same server, past the fault hook
+	Fault   *redistest.Fault      // between Store and the server
 	Prefix  string
 	Process uuid.UUID // that of Terms
 	Fake    bool      // time is that of a bubble
+	few     bool      // of what a case wants many of, see size
 
 	// Tampered is set by a case that leaves the data as no operation would, on purpose: the check at its end is not made.
 	Tampered bool
@@ -72,7 +74,7 @@ func Embedded(t testing.TB) *Env {
 	o := *hooked.Options()
 	raw := redis.NewClient(&redis.Options{Addr: o.Addr, Dialer: o.Dialer, MaintNotificationsConfig: off()})
 	t.Cleanup(func() { must(t, raw.Close()) })
-	e := &Env{Store: st, Raw: raw, Prefix: prefix, Fake: true}
+	e := &Env{Store: st, Raw: raw, Prefix: prefix, Fake: true, few: true, Fault: new(redistest.Fault)}
 	return e.ready(hooked)
 }
 
@@ -84,18 +86,39 @@ func Real(t testing.TB, addr string) *Env {
 		t.Cleanup(func() { must(t, c.Close()) })
 		return c
 	}
-	hooked, raw, prefix := dial(), dial(), redistest.Prefix(t)
+	return world(t, dial(), dial(), new(redistest.Fault))
+}
+
+// Cluster returns a world on a Cluster, under a prefix of its own. The instances of parents and of children are at different nodes: it ends
+// the test if they are not. Of what a case wants many of there are only many in a soak.
+func Cluster(t testing.TB, c *redistest.Cluster) *Env {
+	t.Helper()
+	fault := new(redistest.Fault)
+	e := world(t, c.Client(t, func(o *redis.ClusterOptions) { o.Dialer = fault.DialHook(new(net.Dialer).DialContext) }), c.Client(t), fault)
+	e.few = !redistest.Soak()
+	for _, children := range []string{childInstance, otherInstance} {
+		if c.Owner(c.Slot(e.Key(instance, "jobs"))) == c.Owner(c.Slot(e.Key(children, "jobs"))) {
+			t.Fatalf("the instances %s and %s are at the same node", instance, children)
+		}
+	}
+	return e
+}
+
+// world returns one on what both clients are of, one of them with a fault on its connections.
+func world(t testing.TB, hooked, raw redis.UniversalClient, fault *redistest.Fault) *Env {
+	t.Helper()
+	prefix := redistest.Prefix(t)
 	st, err := store.Open(hooked, store.Options{Prefix: prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { must(t, st.Close()) })
-	e := &Env{Store: st, Raw: raw, Prefix: prefix}
+	e := &Env{Store: st, Raw: raw, Prefix: prefix, Fault: fault}
 	return e.ready(hooked)
 }
 
-func (e *Env) ready(hooked *redis.Client) *Env {
-	e.Runtime, e.Process, e.Fault = e.Store.Runtime(), uuid.New(), new(redistest.Fault)
+func (e *Env) ready(hooked redis.UniversalClient) *Env {
+	e.Runtime, e.Process = e.Store.Runtime(), uuid.New()
 	hooked.AddHook(e.Fault)
 	return e
 }
@@ -148,12 +171,12 @@ func (e *Env) Now(t testing.TB) time.Time {
 	return now.Truncate(time.Millisecond).UTC()
 }
 
-// size picks the number of jobs: large on a real server, smaller on the embedded one, which takes its time.
-func (e *Env) size(embedded, realServer int) int {
-	if e.Fake {
-		return embedded
+// size picks the number of jobs: many on a real server, few on the embedded one, which takes its time.
+func (e *Env) size(few, many int) int {
+	if e.few {
+		return few
 	}
-	return realServer
+	return many
 }
 
 // put writes into Redis behind the store's back.

@@ -141,15 +141,16 @@ func (e *Env) hold(t testing.TB) *store.Lease {
 	return l
 }
 
-// Finish ends leases, each in the same way, and returns where that led.
+// Finish ends leases of one instance, each in the same way, and returns where that led.
 func (e *Env) Finish(t testing.TB, f store.Finish, leases ...*store.Lease) []store.State {
 	t.Helper()
+	terms := e.Terms()
 	var all []store.Finish
 	for _, l := range leases {
-		f.Lease = l
+		f.Lease, terms.Instance = l, l.Job.Instance
 		all = append(all, f)
 	}
-	return e.Exchange(t, e.Terms(), store.Exchange{Finishes: all}).Ended
+	return e.Exchange(t, terms, store.Exchange{Finishes: all}).Ended
 }
 
 // end ends one lease, which must be current.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,7 +15,7 @@ import (
 // shift moves all times that a server has noted under a prefix into the past, by d: so time passes on a server whose clock is nobody's to
 // set. Not moved are the times that decide nothing: since when a job is there, or runs.
 func shift(ctx context.Context, rdb redis.UniversalClient, prefix string, d time.Duration) error {
-	keys, err := allKeys(ctx, rdb, prefix+":*")
+	keys, err := keysOf(ctx, rdb, prefix+":*")
 	if err != nil {
 		return err
 	}
@@ -28,24 +27,6 @@ func shift(ctx context.Context, rdb redis.UniversalClient, prefix string, d time
 		}
 	}
 	return nil
-}
-
-// allKeys returns the keys that match a pattern, on all nodes of a Cluster.
-func allKeys(ctx context.Context, rdb redis.UniversalClient, pattern string) ([]string, error) {
-	cluster, ok := rdb.(*redis.ClusterClient)
-	if !ok {
-		return rdb.Keys(ctx, pattern).Result()
-	}
-	var all []string
-	var mine sync.Mutex
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		some, err := node.Keys(ctx, pattern).Result()
-		mine.Lock()
-		defer mine.Unlock()
-		all = append(all, some...)
-		return err
-	})
-	return all, err
 }
 
 type shifter struct {

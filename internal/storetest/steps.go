@@ -11,8 +11,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// childInstance is where children are, in another slot than their parents.
-const childInstance = "resize"
+// childInstance is where children are, at another node of a Cluster than their parents, and otherInstance is where some more are.
+const childInstance, otherInstance = "resize", "other"
 
 var limits = store.StepLimits{Count: store.MaxSteps, Bytes: store.MaxStepBytes}
 
@@ -81,8 +81,7 @@ func (e *Env) claimChildren(t *testing.T, n int) []*store.Lease {
 // endChild ends a child, and tells nobody.
 func (e *Env) endChild(t *testing.T, l *store.Lease, f store.Finish) {
 	t.Helper()
-	f.Lease = l
-	e.Exchange(t, e.childTerms(), store.Exchange{Finishes: []store.Finish{f}})
+	e.Finish(t, f, l)
 }
 
 // sweep makes one call.

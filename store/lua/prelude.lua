@@ -174,13 +174,24 @@ local function wake(n, leaver)
   if not live[waiting] then return end
   local leave, heard, from = { leaver }, 0, 0
   local message = 'wake ' .. match(jobs, '{(.*)}')
+  -- A node of a Cluster counts only who listens at it, though the others hear it, too. There a process that was not counted is taken to
+  -- listen if it has asked for work within 10 s: the runtime does so every 5.
+  local clustered
+  local function elsewhere(waiter)
+    if clustered == nil then
+      local info = redis.pcall('INFO', 'cluster')
+      clustered = type(info) == 'string' and match(info, 'cluster_enabled:1') ~= nil
+    end
+    return clustered and clock() - call('ZSCORE', waiting, waiter) < 10000
+  end
   while heard < n and from < 1000 do
     local some = call('ZRANGE', waiting, from, from + math.min(n - heard, 100) - 1)
     if #some == 0 then break end
     for i = 1, #some do
       if some[i] ~= leaver then
         leave[#leave + 1] = some[i]
-        heard = heard + publish(some[i], message)
+        local here = publish(some[i], message)
+        heard = heard + (here == 0 and elsewhere(some[i]) and 1 or here)
       end
     end
     from = from + #some
