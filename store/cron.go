@@ -213,15 +213,14 @@ func (s *Store) entry(ctx context.Context, op, key string, f func(instance strin
 		return err
 	}
 	return s.do(ctx, op, func() error {
-		owner, err := s.rdb.HMGet(ctx, s.keys.entries(), key).Result()
+		names, err := s.names(ctx, []string{key})
 		if err != nil {
-			return s.named(ctx, err, s.keys.entries(), "hash")
+			return err
 		}
-		instance, ok := owner[0].(string)
-		if !ok {
+		if names[0] == "" {
 			return fmt.Errorf("%w: entry %s", ErrNotFound, key)
 		}
-		return f(instance)
+		return f(names[0])
 	})
 }
 

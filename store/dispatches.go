@@ -68,10 +68,11 @@ func (s *Store) Dispatched(ctx context.Context, entry string, tick time.Time) (b
 	return err == nil && d.Status == StatusDispatched, err
 }
 
-// dispatchLooks is how often a listing goes on for a page, findLooks a search for one tick, as far as dispatch.lua looks, dispatchStep records
-// at a time.
+// A listing looks for a page at dispatchMost records, and reads at most dispatchReads times; a search for one tick findLooks times, as far as
+// dispatch.lua looks; dispatchStep records at a time.
 const (
-	dispatchLooks = 20
+	dispatchMost  = 10_000
+	dispatchReads = 200
 	findLooks     = 2
 	dispatchStep  = 500
 )
@@ -89,8 +90,8 @@ func (s *Store) ownersOf(ctx context.Context, entry string) (map[string]string, 
 	return map[string]string{entry: names[0]}, nil
 }
 
-// Dispatches returns a page of the records that f selects: by the entry's key, the latest tick first. One page looks at 10,000 records
-// and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last. A record that stands for many is listed by
+// Dispatches returns a page of the records that f selects: by the entry's key, the latest tick first. One page looks at 10,000 records,
+// of 200 entries, at most and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last. A record that stands for many is listed by
 // the last of its ticks. A *KeyError names records that can't be read; the page has those of other entries.
 func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage, error) {
 	limit := f.Limit
@@ -122,20 +123,21 @@ func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage,
 			}
 		}
 		slices.Sort(keys)
-		looks, bad := 0, error(nil)
+		reads, seen, bad := 0, 0, error(nil)
 		for _, key := range keys {
 			if key != at.entry {
 				at = dispatchCursor{entry: key, score: math.Inf(1)}
 			}
 			for {
-				if looks++; looks > dispatchLooks || len(page.Dispatches) == limit {
+				if reads++; reads > dispatchReads || seen >= dispatchMost || len(page.Dispatches) == limit {
 					page.Next = at.String()
 					return bad
 				}
-				more, err := s.pageOf(ctx, owners[key], f, &at, limit, &page)
+				n, more, err := s.pageOf(ctx, owners[key], f, &at, limit, &page)
 				if err != nil && !foreign(err) {
 					return err
 				}
+				seen += n
 				if bad = errors.Join(bad, err); !more {
 					break
 				}
@@ -146,8 +148,8 @@ func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage,
 	return page, err
 }
 
-// pageOf goes through some records of one entry after the cursor, which it moves on.
-func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, at *dispatchCursor, limit int, page *DispatchPage) (more bool, err error) {
+// pageOf goes through some records of one entry after the cursor, which it moves on. It returns how many it has read.
+func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, at *dispatchCursor, limit int, page *DispatchPage) (n int, more bool, err error) {
 	key := s.keys.dispatches(instance, at.entry)
 	low, high := "-inf", at.score
 	if !f.From.IsZero() {
@@ -162,7 +164,7 @@ func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, a
 	}
 	some, err := s.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: key, Start: top, Stop: low, ByScore: true, Rev: true, Count: dispatchStep}).Result()
 	if err != nil {
-		return false, s.named(ctx, err, key, "zset")
+		return 0, false, s.named(ctx, err, key, "zset")
 	}
 	for _, z := range some {
 		member, _ := z.Member.(string)
@@ -170,7 +172,7 @@ func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, a
 			continue // of the page before
 		}
 		if len(page.Dispatches) == limit {
-			return true, nil
+			return len(some), true, nil
 		}
 		at.score, at.member = z.Score, member
 		d, ok := parseDispatch(instance, at.entry, member)
@@ -178,7 +180,7 @@ func (s *Store) pageOf(ctx context.Context, instance string, f DispatchFilter, a
 			page.Dispatches = append(page.Dispatches, d)
 		}
 	}
-	return len(some) == dispatchStep, nil
+	return len(some), len(some) == dispatchStep, nil
 }
 
 // parseDispatch reads a record:

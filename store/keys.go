@@ -44,12 +44,12 @@ import (
 //	outbox     hash  id of a child that ended -> its fate, length of what parents has of it, that, its result or why it failed
 //	lane:<id>  string, expiring: the last request of a lane and its answer (see lane.go)
 //	replicas   string, expiring: written so that replicas acknowledge it, where they are waited for (see replicas.go)
-//	cron       hash  entry -> definition: JSON (see cron.go)
+//	cron       hash  entry -> definition: JSON (see register.go)
 //	cron_jobs  hash  entry -> its job: deadline, record less its head
 //	cron_ticks hash  entry -> "enabled latest last fingerprint fingerprint job": the latest tick that is decided, the last that was
 //	           dispatched and its job; "" -> the number of changes of entries
 //	cron_dispatch:<entry>
-//	           zset  record of a tick, by tick (see dispatch.go)
+//	           zset  record of a tick, by tick (see dispatches.go)
 //	cron_removed:<entry>
 //	           string, expiring: the entry was removed, and is not registered again by those who had registered it
 //

@@ -188,3 +188,33 @@ func TestAYearOfFastTicksIsMadeUpForAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// A tick that is due is the next after the one before, in each of many processes: nothing of the past is searched.
+func TestATickThatIsDueCostsAFewSearches(t *testing.T) {
+	least := func(f func()) time.Duration { // of many: what else the machine does counts for nothing
+		least := time.Hour
+		for range 200 {
+			before := time.Now()
+			f()
+			least = min(least, time.Since(before))
+		}
+		return least
+	}
+	paris, err := time.LoadLocation("Europe/Paris")
+	must(t, err)
+	for _, text := range []string{"0 0 * * *", "0 0 * * 1", "0 0 1 1 *"} {
+		spec, err := worker.ParseSpec(text, paris)
+		must(t, err)
+		base := spec.Next(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+		now := spec.Next(base).Add(3 * time.Millisecond)
+		search := least(func() { spec.Next(base); spec.Next(now) })
+		planning := least(func() {
+			if n := worker.Planned(spec, base, now); n != 1 {
+				t.Errorf("%s: %d ticks, want 1", text, n)
+			}
+		})
+		if planning > 3*search { // it takes about as long; to search the past four times as long and more
+			t.Errorf("%s: to plan takes %v, two searches %v", text, planning, search)
+		}
+	}
+}

@@ -35,6 +35,43 @@ func TestAClockThatGoesForthByDaysAndBackSilencesNoEntry(t *testing.T) {
 	})
 }
 
+// A request whose reply was lost is not put back until it is answered.
+func TestAClockThatGoesBackWhileATickIsUnansweredSilencesNoEntry(t *testing.T) {
+	for what, meanwhile := range map[string]func(server *scripted){
+		"the reply is lost": func(*scripted) {},
+		"it is refused then": func(server *scripted) { // and is asked for anew
+			server.refused.Store(&[]string{":cron_dispatch:e"})
+			server.lost.Store(nil)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r, f := newRig(t, worker.Config{}), &fired{}
+				worker.Handle(r.sup, "x", f.handle, worker.Concurrency(1))
+				r.sup.Schedule(each(time.Minute))
+				server := r.script()
+				r.at(0, 0)
+				r.start()
+				r.at(90*time.Second, 0)
+				server.lost.Store(&[]string{":cron_dispatch:e"})
+				r.at(40*time.Second, 0) // a tick
+				const off = -48 * time.Hour
+				r.at(65*time.Second, off)
+				meanwhile(server)
+				r.at(5*time.Second, off)
+				server.lost.Store(nil)
+				server.refused.Store(nil)
+				ran := len(f.ticks)
+				r.at(5*time.Minute, off)
+				if n := len(f.ticks) - ran; n < 4 {
+					t.Errorf("%d ticks ran in the 5 minutes since it is answered again, want one a minute", n)
+				}
+				r.stopWell()
+			})
+		})
+	}
+}
+
 // A request that was planned on time may be answered late; then it says what was missed, as a plan would.
 func TestATickThatIsNotMadeUpForIsNotDispatchedAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {

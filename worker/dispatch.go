@@ -113,14 +113,6 @@ func (s *scheduler) spoilt(l *line, latest store.Decision, a store.TickAnswer) {
 	s.push(l)
 }
 
-// giveUp gives up a request: its ticks are asked for anew.
-func (s *scheduler) giveUp(r *request) {
-	for i, l := range r.lines {
-		s.push(l)
-		s.reportNone(r.dones[i])
-	}
-}
-
 // undispatched notes which ticks the server has refused to take.
 func (s *scheduler) undispatched(ctx context.Context, r *request, why error) error {
 	var few *store.ReplicasError
@@ -129,7 +121,11 @@ func (s *scheduler) undispatched(ctx context.Context, r *request, why error) err
 	}
 	s.lane.Abandon() // nothing was decided: what is due then is asked for anew
 	s.pending = nil
-	s.giveUp(r)
+	for i, l := range r.lines {
+		s.reckon(l) // the clock may have gone back meanwhile
+		s.push(l)
+		s.reportNone(r.dones[i])
+	}
 	first, now, err := s.run.rt.Undispatched(ctx, s.instance, s.run.cfg.Node, why.Error(), r.ticks)
 	for i, l := range r.lines {
 		if first[i] {

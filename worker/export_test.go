@@ -1,6 +1,10 @@
 package worker
 
-import "github.com/stint-go/stint/store"
+import (
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
 
 // Picker is what decides which instance of a shared pool is asked next.
 type Picker struct{ picker }
@@ -30,3 +34,8 @@ func (h *HandedOver) Abandon() { h.abandon() }
 
 // Begin reports whether the handler may be called.
 func (h *HandedOver) Begin() bool { return h.begin("", 0) }
+
+// Planned returns how many ticks of an entry are to be decided after base.
+func Planned(spec Spec, base, now time.Time) int {
+	return len(plan(spec.spec, &store.EntryState{Definition: store.Definition{CatchUp: 1, Window: DefaultWindow}, Decided: base}, base, now))
+}

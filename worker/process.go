@@ -34,6 +34,9 @@ type process struct {
 	io     context.Context // of requests that claim and finish; ends when the time to stop is over
 	stopIO context.CancelFunc
 
+	patient context.Context // of hooks of ticks; ends when all the time that a stop may take is over
+	giveUp  context.CancelFunc
+
 	events     *stream
 	outages    loop.Outages
 	suspects   suspicion
@@ -67,6 +70,7 @@ func newProcess(ctx context.Context, sup *Supervisor, registered []*registration
 		byInstance: make(map[string]*feed, len(registered)),
 	}
 	r.io, r.stopIO = context.WithCancel(r.base)
+	r.patient, r.giveUp = context.WithCancel(r.base)
 	r.relays = newRelays(r.base, rt, &r.silence)
 	r.children = newQueues(rt)
 	r.outages = loop.Outages{Began: r.failed, Ended: r.recovered, Scope: scope}
@@ -125,8 +129,9 @@ func (r *process) recovered(o loop.Outage) {
 func (r *process) stop() error {
 	hard, cancel := context.WithTimeout(r.base, r.cfg.patience())
 	defer cancel()
-	soft := time.AfterFunc(r.cfg.DrainTimeout, r.interrupt)
+	soft, last := time.AfterFunc(r.cfg.DrainTimeout, r.interrupt), time.AfterFunc(r.cfg.patience(), r.giveUp)
 	defer soft.Stop()
+	defer last.Stop()
 
 	r.stopClaiming(hard)
 	for _, p := range r.pools {

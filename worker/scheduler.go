@@ -17,9 +17,8 @@ import (
 
 const (
 	refreshEvery = 30 * time.Second // between two looks at what others have changed, by this process' timers
-	settleFor    = 30 * time.Second // a request whose reply was lost is made again for so long; then it is made anew
 	registerSize = 1 << 20          // bytes, about, of the jobs in one call
-	ahead        = time.Hour        // a tick that is decided is further ahead only if Redis' clock has gone back; as in dispatch.lua
+	ahead        = time.Hour        // a tick that is decided is further ahead only if Redis' clock has gone back; as in prelude.lua
 	back         = time.Second      // that it has gone back is noticed from this on: less is made up for by waiting
 )
 
@@ -65,8 +64,7 @@ type request struct {
 	lines []*line
 	ticks []store.EntryTicks
 	dones [][]func(*TickDispatched) // see TickHook; of each decision
-	since time.Time
-	till  time.Time // by Redis' clock: later its ticks were missed, and are planned anew
+	till  time.Time                 // by Redis' clock: later its ticks were missed, and are planned anew
 }
 
 func newScheduler(r *process, instance string, all []store.Definition) *scheduler {
@@ -131,15 +129,10 @@ func (s *scheduler) pass(ctx context.Context) (time.Duration, error) {
 // request is the next call: the one whose outcome is not known, or one of all that is due.
 func (s *scheduler) request() *request {
 	now := s.now()
-	if p := s.pending; p != nil {
-		if age := time.Since(p.since); age < settleFor {
-			return p
-		}
-		s.lane.Abandon() // if it was carried out after all the store knows
-		s.pending = nil
-		s.giveUp(p)
+	if s.pending != nil { // it is answered as it was first; or what is late by now is planned anew
+		return s.pending
 	}
-	r, decisions, size := &request{since: time.Now(), till: now.Add(prompt)}, 0, 0
+	r, decisions, size := &request{till: now.Add(prompt)}, 0, 0
 	for len(s.due) > 0 && !s.due[0].next.After(now) {
 		l := s.due[0]
 		if !l.state.Enabled {
@@ -153,7 +146,7 @@ func (s *scheduler) request() *request {
 		}
 		all := plan(l.spec, &l.state, l.base, now)
 		if len(all) == 0 { // the clock has gone back since
-			l.next = l.spec.Next(now)
+			s.reckon(l)
 			s.push(l)
 			continue
 		}

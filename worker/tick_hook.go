@@ -16,14 +16,14 @@ import (
 // this process, which asks for what is still to be decided anew, and so calls the hook again. It may never be called when Run ends meanwhile.
 //
 // Both are called by the loop that dispatches all ticks of the instance, one after another, and have no context: what takes its time belongs
-// elsewhere. A panic of either is logged, and changes nothing else.
+// elsewhere. A panic of either is logged, and changes nothing else; one that has not returned when Run has to end is left alone.
 type TickHook func(instance string, t Tick) (metadata map[string]string, done func(*TickDispatched))
 
 // maxTickMetadata bounds what a TickHook adds: 1,000 ticks may be dispatched in one call.
 const maxTickMetadata = 1 << 10
 
 // announce tells the hook of a tick that is to be dispatched. It returns whom to tell what became of it, nil for nobody.
-func (s *scheduler) announce(l *line, d *store.Decision) (done func(*TickDispatched)) {
+func (s *scheduler) announce(l *line, d *store.Decision) func(*TickDispatched) {
 	hook := s.run.cfg.OnTick
 	if hook == nil || d.Skip != "" {
 		return nil
@@ -33,9 +33,15 @@ func (s *scheduler) announce(l *line, d *store.Decision) (done func(*TickDispatc
 	if !d.Previous.IsZero() {
 		t.Previous = d.Previous.In(zone)
 	}
-	var metadata map[string]string
-	err := guard(func() error { metadata, done = hook(s.instance, t); return nil })
-	metadata = maps.Clone(metadata) // it is sent later, and may be sent again
+	type said struct {
+		metadata map[string]string
+		done     func(*TickDispatched)
+	}
+	says, err := within(s.run.patient, func() (says said, _ error) {
+		says.metadata, says.done = hook(s.instance, t)
+		return says, nil
+	})
+	metadata := maps.Clone(says.metadata) // it is sent later, and may be sent again
 	size := metadataSize(&store.NewJob{Metadata: metadata})
 	switch {
 	case err != nil:
@@ -48,7 +54,7 @@ func (s *scheduler) announce(l *line, d *store.Decision) (done func(*TickDispatc
 	default:
 		d.Metadata = metadata
 	}
-	return done
+	return says.done
 }
 
 func isText(metadata map[string]string) bool {
@@ -65,7 +71,7 @@ func (s *scheduler) report(done func(*TickDispatched), e *TickDispatched) {
 	if done == nil {
 		return
 	}
-	if err := guard(func() error { done(e); return nil }); err != nil {
+	if _, err := within(s.run.patient, func() (none struct{}, _ error) { done(e); return none, nil }); err != nil {
 		s.run.log.Error("the hook of a tick failed", "instance", s.instance, "err", err)
 	}
 }

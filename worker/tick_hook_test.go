@@ -126,6 +126,34 @@ func TestAHookOfTicksThatMisbehavesCostsItsMetadataAlone(t *testing.T) {
 	}
 }
 
+// As a handler that does not return, it is left alone when the time to stop is over.
+func TestAHookOfTicksThatDoesNotReturnLetsRunEnd(t *testing.T) {
+	for what, hook := range map[string]func(forever chan struct{}) (map[string]string, func(*worker.TickDispatched)){
+		"before": func(forever chan struct{}) (map[string]string, func(*worker.TickDispatched)) {
+			<-forever
+			return nil, nil
+		},
+		"after": func(forever chan struct{}) (map[string]string, func(*worker.TickDispatched)) {
+			return nil, func(*worker.TickDispatched) { <-forever }
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				forever := make(chan struct{})
+				cfg := worker.Config{DrainTimeout: 3 * time.Second, GraceTimeout: 2 * time.Second, Logger: slog.New(slog.DiscardHandler),
+					OnTick: func(string, worker.Tick) (map[string]string, func(*worker.TickDispatched)) { return hook(forever) }}
+				r, _ := cronRig(t, cfg, each(10*time.Minute))
+				r.start()
+				settle(11 * time.Minute)
+				if took, err := r.stopTook(); took > 6*time.Second || err != nil {
+					t.Errorf("the stop took %v, %v; want 5 s", took, err)
+				}
+				close(forever)
+			})
+		})
+	}
+}
+
 // A request is encoded after the hook has returned, and again if its reply is lost.
 func TestWhatAHookReturnsForATickMayChangeAfterwards(t *testing.T) {
 	bubble(t, func(t *testing.T) {

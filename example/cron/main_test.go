@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,12 +11,24 @@ import (
 	"github.com/stint-go/stint/worker/workertest"
 )
 
+// shared is written by handlers of two pools.
+type shared struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (s *shared) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Builder.Write(b)
+}
+
 func TestANightOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(85 * time.Minute) // a bubble begins at midnight, UTC
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		var out strings.Builder
+		var out shared
 		if err := run(ctx, workertest.Store(t), &out); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 )
 
@@ -98,12 +99,18 @@ func aLostReplyOfADispatchCostsNothing(t *testing.T, e *Env) {
 
 func theClientsOwnRetryOfADispatchHappensOnce(t *testing.T, e *Env) {
 	entry, tick := e.past(t, "a")
-	e.Fault.LoseReplyNth(1, onlyScripts)
-	if _, err := e.Store.RunEntry(t.Context(), "a"); err == nil {
-		t.Error("a lost reply is no error")
-	}
-	if a := e.decide(t, entry, store.Decision{Tick: tick}); a.Verdict != store.Decided {
+	struck := e.Fault.CutReplyNth(1, onlyScripts)
+	if a := e.decide(t, entry, store.Decision{Tick: tick}); string(a.Outcomes) != "d" {
 		t.Errorf("%+v", a)
+	}
+	<-struck
+	struck = e.Fault.CutReplyNth(1, redistest.Mentions("cron_dispatch:a"))
+	_, err := e.Store.RunEntry(t.Context(), "a")
+	must(t, err)
+	<-struck
+	page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{})
+	if s := e.Stats(t); err != nil || s.Total != 2 || len(page.Dispatches) != 2 {
+		t.Errorf("%d jobs, %+v, %v; want the tick's and the one by hand", s.Total, page, err)
 	}
 }
 

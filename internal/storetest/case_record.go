@@ -17,7 +17,7 @@ func recordCases() []Case {
 	return named(aSkippedTickHasItsReasonAndMayStandForMany, aTickAmongManyIsFoundWhateverStandsBetween,
 		aFailedTickIsUpgradedAndTheFirstSuccessStands, aFailedTickIsNotedThoughTheJobsAreSpoilt,
 		nothingIsNotedOfATickThatIsNotToBeDecided, aTickWithoutARecordIsLookedForAmongAThousand, failuresAreBoundedAsAllRecordsAre,
-		recordsAreBoundedByAgeAndCount, anUpgradedRecordPushesNoOtherOut, recordsAreListedByEntryStatusNodeAndTime)
+		recordsAreBoundedByAgeAndCount, manyEntriesWithFewRecordsAreOnePage, anUpgradedRecordPushesNoOtherOut, recordsAreListedByEntryStatusNodeAndTime)
 }
 
 func (e *Env) record(t testing.TB, key string, tick time.Time) store.Dispatch {
@@ -181,7 +181,7 @@ func recordsAreBoundedByAgeAndCount(t *testing.T, e *Env) {
 	}
 	_, err := e.Store.FindDispatch(t.Context(), "a", old)
 	wantErr(t, "a record that is too old", err, store.ErrNotFound)
-	if a := e.decide(t, e.entry(t, "a"), store.Decision{Tick: old, Skip: "again"}); a.Verdict != store.Decided && a.Verdict != store.Behind {
+	if a := e.decide(t, e.entry(t, "a"), store.Decision{Tick: old, Skip: "again"}); string(a.Outcomes) != "x" {
 		t.Errorf("%+v", a)
 	}
 	for i := range 8 {
@@ -241,6 +241,22 @@ func recordsAreListedByEntryStatusNodeAndTime(t *testing.T, e *Env) {
 				t.Errorf("%s, %d a page: %d records (sorted: %v), want %d", what, limit, len(all), sorted, c.want)
 			}
 		}
+	}
+}
+
+func manyEntriesWithFewRecordsAreOnePage(t *testing.T, e *Env) {
+	var all []store.Definition
+	for i := range 50 {
+		all = append(all, definition(fmt.Sprintf("e/%02d", i)))
+	}
+	e.register(t, false, all...)
+	e.Later(t, time.Hour)
+	for i := 40; i < 50; i++ {
+		e.undispatched(t, all[i].Key, "no memory", e.Now(t).Add(-time.Minute))
+	}
+	page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{Status: store.StatusFailed})
+	if err != nil || len(page.Dispatches) != 10 || page.Next != "" {
+		t.Errorf("%d records, next %q, %v; want all 10", len(page.Dispatches), page.Next, err)
 	}
 }
 

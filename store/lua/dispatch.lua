@@ -2,13 +2,13 @@
 -- KEYS: the instance's, the lane, cron_jobs, cron_ticks; for each entry: its records.
 -- ARGV: request number; the node that asks; for each entry: its key; the latest tick that is decided, as far as the caller knows; the
 --   fingerprint of its definition; for how many ms records are kept, and how many; 1 to skip a tick while the last one's job has
---   not ended; when its ticks are to be planned anew, in ms, 0 for never; number of decisions; for each, the earliest first: its letter (d dispatch, s skip, h dispatch by hand, for which the
---   latest tick and the fingerprint do not matter); the tick in ms; the first tick that it stands for; the reason; the job's id; what
---   its record says of the tick; when to run it, in ms, 0 for now.
+--   not ended; when its ticks are to be planned anew, in ms, 0 for never; number of decisions; for each, the earliest first: its letter (d
+--   dispatch, s skip, h dispatch by hand, for which the latest tick and the fingerprint do not matter); the tick in ms; the first tick that
+--   it stands for; the reason; the job's id; what its record says of the tick; when to run it, in ms, 0 for now.
 -- Returns: 0; now in ms; when this was decided, in ms, and a line an entry, see below; 1 if the instance may be new, else 0.
---   A line is: a letter (a done as far as it goes, b other ticks are decided already, or it has become too late for these decisions, c the definition is another one, e a tick is yet
---   to come, f there is no room in this call, g there is no such entry, k the key of its records is foreign, l what its jobs are made of
---   was lost, o it is disabled); the latest tick that is decided now; the last that was dispatched; a letter for each decision that was
+--   A line is: a letter (a done as far as it goes, b other ticks are decided already, or it has become too late for these decisions, c the
+--   definition is another one, e a tick is yet to come, f there is no room in this call, g there is no such entry, k the key of its records
+--   is foreign, l what its jobs are made of was lost, o it is disabled); the latest tick that is decided now; the last that was dispatched; a letter for each decision that was
 --   carried out: d dispatched, x decided already, s skipped, o skipped because the last one's job has not ended, f noted as failed, for
 --   the first time, and still to be decided; of a foreign key its type.
 
@@ -91,56 +91,43 @@ for i = first, #KEYS do
     by, body = madeOf(live[cronJobs] and call('HGET', cronJobs, key))
     local mark = tonumber(high)
     if mark > now + AHEAD then mark = 0 end -- now the records alone tell what is decided
+    local function put(kind, tick, since, job, reason, old, outcome)
+      if old then gone[#gone + 1] = old end
+      new[#new + 1] = tick
+      new[#new + 1] = decided(kind, tick, since, now, node, job, reason)
+      done[#done + 1] = outcome or kind
+    end
     for d = from, at - 1, 7 do
-      local kind, tick, since, reason = ARGV[d], ARGV[d + 1], ARGV[d + 2], ARGV[d + 3]
+      local kind, tick, since, reason, id = ARGV[d], ARGV[d + 1], ARGV[d + 2], ARGV[d + 3], ARGV[d + 4]
+      local was, old
       if hand then
-        if not body then
-          letter = 'l'
-          break
-        end
-        if not take(d, by, body) then break end
         tick = whole(now)
-        new[#new + 1] = tick
-        new[#new + 1] = decided('h', tick, tick, now, node, ARGV[d + 4], reason)
-        done[#done + 1] = 'd'
+      elseif tonumber(tick) > now then
+        letter = 'e'
+        break
       else
-        if tonumber(tick) > now then
-          letter = 'e'
-          break
-        end
-        local was, old = standing(records, tick, now)
-        if tonumber(tick) <= mark or was == 'd' or was == 's' then
-          done[#done + 1] = 'x'
-        elseif kind == 'd' and alone and waits(job) then
-          if old then gone[#gone + 1] = old end
-          new[#new + 1] = tick
-          new[#new + 1] = decided('s', tick, since, now, node, '', 'the job of the tick before has not ended')
-          done[#done + 1] = 'o'
-        elseif kind == 'd' and not body then
-          if was ~= 'f' then
-            if old then gone[#gone + 1] = old end
-            new[#new + 1] = tick
-            new[#new + 1] = decided('f', tick, tick, now, node, '', 'what its job is made of was lost')
-            done[#done + 1] = 'f'
-          end
-          letter = 'l'
-          break
-        elseif kind == 'd' then
-          if not take(d, by, body) then break end
-          if old then gone[#gone + 1] = old end
-          new[#new + 1] = tick
-          new[#new + 1] = decided('d', tick, since, now, node, ARGV[d + 4], '')
-          last, job = tick, ARGV[d + 4]
-          done[#done + 1] = 'd'
-        else
-          if old then gone[#gone + 1] = old end
-          if was == 'f' then reason = reason .. '; it had failed: ' .. why(old) end
-          new[#new + 1] = tick
-          new[#new + 1] = decided('s', tick, since, now, node, '', reason)
-          done[#done + 1] = 's'
-        end
-        if tonumber(tick) > mark then mark, high = tonumber(tick), tick end
+        was, old = standing(records, tick, now)
       end
+      if not hand and (tonumber(tick) <= mark or was == 'd' or was == 's') then
+        done[#done + 1] = 'x'
+      elseif kind == 's' then
+        if was == 'f' then reason = reason .. '; it had failed: ' .. why(old) end
+        put('s', tick, since, '', reason, old)
+      elseif kind == 'd' and alone and waits(job) then
+        put('s', tick, since, '', 'the job of the tick before has not ended', old, 'o')
+      elseif not body then
+        if not hand and was ~= 'f' then put('f', tick, tick, '', 'what its job is made of was lost', old) end
+        letter = 'l'
+        break
+      elseif not take(d, by, body) then
+        break
+      elseif hand then
+        put('h', tick, tick, id, '', nil, 'd')
+      else
+        put('d', tick, since, id, '', old)
+        last, job = tick, id
+      end
+      if not hand and tonumber(tick) > mark then mark, high = tonumber(tick), tick end
     end
     written[records], replaced[records], bounds[records] = new, gone, { age, count }
   end
