@@ -132,7 +132,7 @@ local function judge(i, k, last)
   for m = 1, #members do
     kids[#kids + 1] = 0
     kids[#kids + 1] = members[m]
-    work[#work + 1] = whole(now + GRACE)
+    work[#work + 1] = about(now, GRACE + 1000)
     work[#work + 1] = 'o' .. members[m]
   end
   return 's', there, true

@@ -13,7 +13,7 @@ local woken = live[parked] and call('ZRANGE', parked, '-inf', whole(now), 'BYSCO
 local work = live[chores] and call('ZRANGE', chores, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, most) or {}
 local open, relays, strays, again, gone, stale, over, bytes = {}, {}, {}, {}, {}, {}, {}, 0
 local function later(entry, ms)
-  again[#again + 1] = whole(now + ms)
+  again[#again + 1] = about(now, ms)
   again[#again + 1] = entry
 end
 local function fateOf(family) -- what is noted for the children of one generation
