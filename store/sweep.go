@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -32,7 +33,12 @@ type Swept struct {
 // It looks at what is due of these only, some 200 at a time; Next says when there is more, 0 at once, negative never. What can't be
 // done, for instance since another server is down, comes again later: the error returned is of this instance alone.
 func (r *Runtime) Sweep(ctx context.Context, instance string) (Swept, error) {
-	w := sweep{r: r, ctx: ctx, instance: instance}
+	return r.sweepFor(ctx, instance, nil)
+}
+
+// sweepFor does of a Sweep what tells the families of these jobs of their end: nothing else that is due is touched. Without jobs it does all.
+func (r *Runtime) sweepFor(ctx context.Context, instance string, ids []uuid.UUID) (Swept, error) {
+	w := sweep{r: r, ctx: ctx, instance: instance, ids: ids}
 	err := r.s.do(ctx, "sweeping", w.take)
 	if err != nil {
 		return Swept{}, err
@@ -48,6 +54,7 @@ type sweep struct {
 	r        *Runtime
 	ctx      context.Context
 	instance string
+	ids      []uuid.UUID // see sweepFor
 	out      Swept
 
 	open    []kid
@@ -83,7 +90,8 @@ func (w *sweep) untold(job uuid.UUID, err error) {
 
 // take asks what there is to do.
 func (w *sweep) take() error {
-	reply, err := w.r.s.run(w.ctx, scriptSweep, w.r.s.instanceKeys(w.instance), sweepMost, sweepLate.Milliseconds())
+	reply, err := w.r.s.run(w.ctx, scriptSweep, w.r.s.instanceKeys(w.instance),
+		raw([]any{sweepMost, sweepLate.Milliseconds(), rand.IntN(256)}, w.ids)...)
 	if err != nil {
 		return err
 	}
