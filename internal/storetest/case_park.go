@@ -211,6 +211,17 @@ func whatAParkedJobWaitsForIsExplained(t *testing.T, e *Env) {
 	e.spawn(t, c, nil, "x", "y", "z")
 	e.parkFor(t, c, "x", "y", "z")
 	explain(c, false, "all of 3 steps", `"x"`)
+	open := map[string]*store.Lease{}
+	for _, k := range e.claimChildren(t, 4) {
+		open[k.Job.Parent.Step] = k
+	}
+	e.finishChild(t, open["x"], store.Finish{Verb: store.Complete})
+	explain(c, false, "all of 2 steps")
+	if x, err := e.Store.Explain(t.Context(), c.Job.ID); err != nil || strings.Contains(x.Detail, `"x"`) {
+		t.Errorf("when that has ended it is explained as %q, %v", x.Detail, err)
+	}
+	e.finishChild(t, open["y"], store.Finish{Verb: store.Complete})
+	explain(c, false, `it waits for step "z"`, open["z"].Job.ID.String())
 }
 
 func anUnparkWakesAWaiter(t *testing.T, e *Env) {
