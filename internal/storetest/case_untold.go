@@ -78,6 +78,7 @@ func aCancelAmidMuchElseReachesItsChildren(t *testing.T, e *Env) {
 			break
 		}
 	}
+	e.sweepLater(t)
 	e.wantNoFamily(t)
 }
 
