@@ -149,7 +149,8 @@ const (
 )
 
 // chase tells the families of jobs that were changed, if n of them are to be told something: in case that no process serves the instance, whose
-// sweeper would, and lest a parent wait for that one. It does so within bounds; what is left comes again there, and is an ErrUntold.
+// sweeper would, and lest a parent wait for that one. It does so within bounds; what is left comes again there, and is an ErrUntold. What else is
+// due is the sweeper's: whoever changes a job does not wait for other families, and has nobody to tell what becomes of them.
 func (s *Store) chase(ctx context.Context, instance string, n int64, ids []uuid.UUID) error {
 	if n == 0 {
 		return nil
@@ -157,7 +158,7 @@ func (s *Store) chase(ctx context.Context, instance string, n int64, ids []uuid.
 	ctx, cancel := context.WithTimeout(ctx, chaseTime) // a server may be away that has nothing to do with these jobs
 	defer cancel()
 	for range chaseSweeps {
-		got, err := s.Runtime().Sweep(ctx, instance)
+		got, err := s.Runtime().sweepFor(ctx, instance, ids)
 		for _, id := range ids {
 			err = cmp.Or(err, got.untold[id])
 		}

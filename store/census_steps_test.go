@@ -46,8 +46,8 @@ func (c *censusTaker) familiesLeaveNothing(childrenIn string, n int) {
 		t.Errorf("there are the keys %q, want %q", got, want)
 	}
 	for key, b := range before {
-		if a := after[key]; a.members != b.members {
-			t.Errorf("%s: %d members; there were %d", key, a.members, b.members)
+		if a := after[key]; a.members != b.members || a.bytes > b.bytes+tableSlack {
+			t.Errorf("%s: %d members in %d bytes; there were %d in %d", key, a.members, a.bytes, b.members, b.bytes)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func TestScriptsUseOnlyWhatTheEmbeddedServerHasAndNothingUnbounded(t *testing.T)
 		}
 		// What scans goes by a cursor, or through the steps of one job, whose number is bounded, or removes what it finds.
 		bounded := map[string]string{"audit": "cursor, 'COUNT', step", "load": "cursor, 'COUNT', step", "requeue": "key, cursor, 'COUNT', 1000",
-			"remove": "stepped, cursor, 'COUNT', 1000"}
+			"remove": "stepped, cursor, 'COUNT', 1000", "step": "key, cursor, 'COUNT', 1000"}
 		scans := regexp.MustCompile(`\b(KEYS|SCAN|HSCAN|ZSCAN|SSCAN)'`).MatchString(code)
 		if scans && (bounded[f.name] == "" || !strings.Contains(code, bounded[f.name])) {
 			t.Errorf("%s scans", f.name)

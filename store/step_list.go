@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/google/uuid"
 )
@@ -22,6 +23,9 @@ func (s *Store) Steps(ctx context.Context, job uuid.UUID, cursor string) (StepPa
 	var page StepPage
 	if cursor == "" {
 		cursor = "0"
+	}
+	if _, err := strconv.ParseUint(cursor, 10, 64); err != nil {
+		return page, invalid("the cursor %.40q is none", cursor)
 	}
 	err := s.at(ctx, "listing steps", job, func(instance string, _ []string) (err error) {
 		page.Steps, page.Next, err = s.loadSteps(ctx, instance, job, cursor, "", new(Steps))

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -35,7 +36,12 @@ type Swept struct {
 // done, for instance since another server is down, comes again later: the error returned is of this instance alone, and the others take 5 s
 // in all.
 func (r *Runtime) Sweep(ctx context.Context, instance string) (Swept, error) {
-	w := sweep{r: r, ctx: ctx, instance: instance, out: Swept{Asked: map[string]error{}}}
+	return r.sweepFor(ctx, instance, nil)
+}
+
+// sweepFor does of a Sweep what tells the families of these jobs of their end: nothing else that is due is touched. Without jobs it does all.
+func (r *Runtime) sweepFor(ctx context.Context, instance string, ids []uuid.UUID) (Swept, error) {
+	w := sweep{r: r, ctx: ctx, instance: instance, ids: ids, out: Swept{Asked: map[string]error{}}}
 	err := r.s.do(ctx, "sweeping", w.take)
 	if err != nil {
 		return Swept{}, err
@@ -54,6 +60,7 @@ type sweep struct {
 	r        *Runtime
 	ctx      context.Context
 	instance string
+	ids      []uuid.UUID // see sweepFor
 	out      Swept
 
 	open    []kid
@@ -92,7 +99,8 @@ func (w *sweep) untold(job uuid.UUID, err error) {
 
 // take asks what there is to do.
 func (w *sweep) take() error {
-	reply, err := w.r.s.run(w.ctx, scriptSweep, w.r.s.instanceKeys(w.instance), sweepMost, sweepLate.Milliseconds())
+	reply, err := w.r.s.run(w.ctx, scriptSweep, w.r.s.instanceKeys(w.instance),
+		raw([]any{sweepMost, sweepLate.Milliseconds(), rand.IntN(256)}, w.ids)...)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,7 @@ import (
 
 // A parked job is held by nobody, and todo again when what it waits for is there.
 func parkCases() []Case {
-	return named(aSleepingJobWakesAtItsTimeAtItsOldPlace, aParkGivesTheAttemptBack, aParentOfManyWakesOnce, aParentWakesAtTheFirstFailure,
+	return named(aSleepingJobWakesAtItsTimeAtItsOldPlace, aParkGivesTheAttemptBack, aParkResetsTheCrashes, aParentOfManyWakesOnce, aParentWakesAtTheFirstFailure,
 		aParentMayWaitForAny, whatHoldsAlreadyParksNobody, aParkedJobCanBeCancelledDeletedAndExpire, aParkOfACancelledJobIsACancel,
 		whatAParkedJobWaitsForIsExplained, anUnparkWakesAWaiter, aMarkOfAnOldWaitCountsForNothing, aStepThatIsNamedTwiceComesOnce)
 }
@@ -47,16 +48,30 @@ func aSleepingJobWakesAtItsTimeAtItsOldPlace(t *testing.T, e *Env) {
 
 func aParkGivesTheAttemptBack(t *testing.T, e *Env) {
 	e.one(t)
-	for range 3 {
-		e.Later(t, lease+time.Second)
-		e.Reap(t)
+	for i := range 3 {
 		l := e.claimOne(t)
 		if l.Job.Attempt != 1 || l.Job.Crashes != 0 {
 			t.Fatalf("claimed with attempt %d and %d crashes", l.Job.Attempt, l.Job.Crashes)
 		}
-		e.sleepFor(t, l, "nap"+string(rune('a'+time.Now().UnixNano()%26)), time.Second)
-		e.Later(t, time.Second)
+		if state, _ := e.sleepFor(t, l, fmt.Sprint("nap ", i), 10*lease); state != store.Parked {
+			t.Fatalf("it is %s, want parked", state)
+		}
+		e.Later(t, 10*lease)
 		e.sweep(t, instance)
+	}
+}
+
+// Also where the step stands already, so that it is no new one that resets them.
+func aParkResetsTheCrashes(t *testing.T, e *Env) {
+	l := e.hold(t)
+	until := e.commit(t, l, store.StepWrite{Name: "nap", Kind: store.SleepStep, Sleep: 100 * lease})[0].Until
+	e.end(t, l, store.Release)
+	e.crash(t)
+	e.crash(t)
+	l = e.claimOne(t)
+	got := e.Finish(t, store.Finish{Verb: store.Park, Wait: store.Wait{Until: until, Steps: []string{"nap"}}}, l)[0]
+	if j := e.Job(t, l.Job.ID); got != store.Parked || j.Crashes != 0 || j.Attempt != 0 {
+		t.Errorf("it is %s after %d crashes, attempt %d; want parked, 0, 0", got, j.Crashes, j.Attempt)
 	}
 }
 
@@ -211,6 +226,17 @@ func whatAParkedJobWaitsForIsExplained(t *testing.T, e *Env) {
 	e.spawn(t, c, nil, "x", "y", "z")
 	e.parkFor(t, c, "x", "y", "z")
 	explain(c, false, "all of 3 steps", `"x"`)
+	open := map[string]*store.Lease{}
+	for _, k := range e.claimChildren(t, 4) {
+		open[k.Job.Parent.Step] = k
+	}
+	e.finishChild(t, open["x"], store.Finish{Verb: store.Complete})
+	explain(c, false, "all of 2 steps")
+	if x, err := e.Store.Explain(t.Context(), c.Job.ID); err != nil || strings.Contains(x.Detail, `"x"`) {
+		t.Errorf("when that has ended it is explained as %q, %v", x.Detail, err)
+	}
+	e.finishChild(t, open["y"], store.Finish{Verb: store.Complete})
+	explain(c, false, `it waits for step "z"`, open["z"].Job.ID.String())
 }
 
 func anUnparkWakesAWaiter(t *testing.T, e *Env) {

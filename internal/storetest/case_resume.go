@@ -65,22 +65,24 @@ func requeueResumesWithWhatIsCommitted(t *testing.T, e *Env) {
 }
 
 func requeueAfreshDropsAll(t *testing.T, e *Env) {
-	l, _ := e.family(t)
+	l, ids := e.family(t)
 	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.Fresh))
 	e.wantSteps(t, l.Job.ID)
 	if again := e.claimOne(t); again.Steps.Generation != 1 || again.Steps.Epoch != 1 || len(again.Steps.Known) != 0 {
 		t.Errorf("claimed with %+v", again.Steps)
 	}
 	e.sweepLater(t)
+	e.Want(t, store.Cancelled, ids[2])
 }
 
 func requeueFromAStepDropsWhatCameAfter(t *testing.T, e *Env) {
-	l, _ := e.family(t)
+	l, ids := e.family(t)
 	wantErr(t, "from a step that is not there", e.Store.Requeue(t.Context(), l.Job.ID, store.FromStep("none")), store.ErrNotFound)
 	e.Want(t, store.Dead, l.Job.ID)
 	must(t, e.Store.Requeue(t.Context(), l.Job.ID, store.FromStep("good")))
 	e.wantSteps(t, l.Job.ID, "first")
 	e.sweepLater(t)
+	e.Want(t, store.Cancelled, ids[2])
 }
 
 // What it ran and did not come to commit may have had its effect: afresh means under another key of idempotency, which the epoch is part of.

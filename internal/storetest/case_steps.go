@@ -110,10 +110,11 @@ func aStaleWorkerCommitsNothing(t *testing.T, e *Env) {
 
 func aLostReplyOfAStepCostsNothing(t *testing.T, e *Env) {
 	l := e.hold(t)
-	e.commit(t, l, local("a", `1`))
-	e.commit(t, l, local("a", `1`)) // as the client does when the reply was lost
-	e.commit(t, l, child(l, "b"))
-	e.commit(t, l, child(l, "b"))
+	for _, w := range []store.StepWrite{local("a", `1`), child(l, "b")} {
+		struck := e.Fault.CutReplyNth(1, onlyScripts) // which the client makes again
+		e.commit(t, l, w)
+		<-struck
+	}
 	if all := e.steps(t, l.Job.ID); len(all) != 2 || all["a"].Number != 1 || all["b"].Number != 2 {
 		t.Errorf("there are %+v", all)
 	}

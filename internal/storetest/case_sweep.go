@@ -208,6 +208,8 @@ func unresolvedStepsArePaged(t *testing.T, e *Env) {
 	}
 	_, err := e.Store.Unresolved(t.Context(), instance, "no cursor!")
 	wantErr(t, "a bad cursor", err, store.ErrInvalid)
+	_, err = e.Store.Steps(t.Context(), l.Job.ID, "no cursor!")
+	wantErr(t, "a bad cursor of a job's steps", err, store.ErrInvalid)
 }
 
 func rubbishAmongTheChoresIsRemoved(t *testing.T, e *Env) {

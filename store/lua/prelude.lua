@@ -368,6 +368,13 @@ end
 -- given to a record, how many records there are, their bytes, how many of these it may have, how many children are open.
 local GRACE, NEVER = 10000, 4503599627370496 -- ms before a child, or an outcome, is looked after; in parked: no time wakes it
 
+-- When to look after something in about so many ms, not later, a twentieth or a second earlier at most: so what falls due at about the same
+-- time falls due together, and is one pass of the sweeper.
+local function about(now, ms)
+  local at = now + ms
+  return whole(at - at % math.max(1000, floor(ms / 20)))
+end
+
 local function parse(text)
   local h = { match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$') }
   for i = 1, 7 do h[i] = tonumber(h[i]) or 0 end

@@ -89,16 +89,42 @@ local function record(id, h, old, letter, name, text, replaces)
   return opening .. '\n' .. text
 end
 
+-- The head of a job that has lost it, though records stand: what these say. But for the epoch, which stands nowhere else.
+local function recounted(key)
+  local h, seen, cursor = { 0, 0, 0, 0, 0, 0, 0 }, {}, '0'
+  for _ = 1, 100000 do -- it ends by itself: a bound for the sake of the server
+    local page = call('HSCAN', key, cursor, 'COUNT', 1000)
+    for i = 1, #page[2], 2 do
+      local name, text = page[2][i], page[2][i + 1]
+      local letter, number, gen = match(text, '^(%a)(%d+) (%d+)')
+      if letter and not seen[name] and byte(name) ~= 1 then
+        seen[name] = true
+        h[1], h[3], h[4] = math.max(h[1], tonumber(gen)), math.max(h[3], tonumber(number)), h[4] + 1
+        h[5] = h[5] + #name + #text
+        if letter == 'd' then h[7] = h[7] + 1 end
+      end
+    end
+    cursor = page[1]
+    if cursor == '0' then break end
+  end
+  return h
+end
+
 -- What becomes of the job's records from the k-th to the last: a letter and what is answered with it.
 local function judge(i, k, last)
   local id = ids[i]
-  local h, key, there = head(id) or { 0, 0, 0, 0, 0, 0, 0 }, KEYS[recordKeys + i], nil
+  local h, key, there = head(id), KEYS[recordKeys + i], nil
   there = redis.pcall('HMGET', key, unpack(ARGV, names + k, names + last))
   if there.err then
     local kind = redis.pcall('TYPE', key).ok
     if kind and kind ~= HASH and kind ~= 'none' then return 'f', { key, kind } end
     failed = there
     return 'l', 0
+  end
+  local lost
+  if not h then
+    for r = 1, last - k + 1 do lost = lost or there[r] end
+    h = lost and recounted(key) or { 0, 0, 0, 0, 0, 0, 0 }
   end
   local fresh, members, taken = {}, {}, {}
   for r = k, last do
@@ -122,20 +148,20 @@ local function judge(i, k, last)
     end
     there[at] = text or old
   end
-  if #fresh == 0 then return 's', there end
+  if #fresh == 0 and not lost then return 's', there end
   if h[4] > most then return 'n', h[4] end
   if h[5] > mostBytes then return 'b', h[5] end
   h[6] = mostBytes
-  writes[#writes + 1] = { key, fresh }
+  if #fresh > 0 then writes[#writes + 1] = { key, fresh } end
   newHeads[#newHeads + 1] = id
   newHeads[#newHeads + 1] = headed(h)
   for m = 1, #members do
     kids[#kids + 1] = 0
     kids[#kids + 1] = members[m]
-    work[#work + 1] = whole(now + GRACE)
+    work[#work + 1] = about(now, GRACE + 1000)
     work[#work + 1] = 'o' .. members[m]
   end
-  return 's', there, true
+  return 's', there, #fresh > 0
 end
 
 -- A new record ends the crashes in a row.

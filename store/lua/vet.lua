@@ -9,7 +9,7 @@ local id, name, child, gen = ARGV[1], ARGV[2], ARGV[3], format('%06d', tonumber(
 local key, wrong = recordsOf(id)
 if wrong then return wrong end
 local ended = whereabouts(id)
-local body = head(id) and match(call('HGET', key, name) or '', '^d%d+ %d+ %d+ %d+ [^\n]*\n(.*)$')
+local body = match(call('HGET', key, name) or '', '^d%d+ %d+ %d+ %d+ [^\n]*\n(.*)$')
 local open = body and sub(body, 1, 16) == child and (ended or 1) < 5 and call('HEXISTS', jobs, id) == 1
 if not open and live[chores] and live[children] and call('ZSCORE', chores, 'sd' .. id .. gen) then -- done, and to let go of those that are open
   local start = id .. gen .. child
