@@ -226,7 +226,7 @@ func (e *Env) loseEach(t *testing.T, begin func(), f func(key string)) {
 	t.Helper()
 	begin()
 	keys := e.instanceKeys(t)
-	e.put(t, append([]any{"DEL"}, keys...)...)
+	e.wipe(t)
 	for _, key := range keys {
 		begin()
 		name := key.(string)
@@ -255,8 +255,8 @@ func (e *Env) instanceKeys(t *testing.T) (keys []any) {
 // wipe removes what all instances have.
 func (e *Env) wipe(t *testing.T) {
 	t.Helper()
-	if keys := e.instanceKeys(t); len(keys) > 0 {
-		e.put(t, append([]any{"DEL"}, keys...)...)
+	for _, key := range e.instanceKeys(t) { // one by one: they may be at different nodes
+		e.put(t, "DEL", key)
 	}
 }
 
