@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -163,15 +164,19 @@ func TestAThousandChildrenAreDispatchedInAFewCallsAndWakeTheirParentOnce(t *test
 	})
 }
 
-func TestOfManyChildrenTheOneThatFailsIsKnownByItsIndex(t *testing.T) {
+func TestOfManyChildrenThoseThatFailOrAreLostAreKnownByTheirIndex(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		var got error
+		var ids []uuid.UUID
 		var results []int
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			fs, err := worker.AsyncEach[int](ctx, "part", "part", []int{0, 1, 2, 3})
+			fs, err := worker.AsyncEach[int](ctx, "part", "part", []int{0, 1, 2, 3, 4, 5})
 			if err != nil {
 				return err
+			}
+			for _, f := range fs {
+				ids = append(ids, f.ID())
 			}
 			results, got = worker.WaitAll(ctx, fs)
 			return got
@@ -184,22 +189,36 @@ func TestOfManyChildrenTheOneThatFailsIsKnownByItsIndex(t *testing.T) {
 			case 3:
 				<-ctx.Done()
 				return 0, ctx.Err()
+			case 1, 4: // not held while somebody takes it away
+				return 0, worker.Snooze(time.Hour)
 			}
 			return i + 10, nil
-		}, once)
+		}, once, worker.Concurrency(6))
 		id := r.enqueue("order", none{})
 		r.start()
-		settle(5 * time.Minute)
-		r.wantState(id, store.Dead, 1, "1 children failed, 1 are open")
+		settle(time.Second)
+		r.wantState(id, store.Parked, 0, "")
+		must(t, r.st.Pause(t.Context(), "order")) // so that it wakes to all of them
+		must(t, r.st.Delete(t.Context(), ids[4]))
+		must(t, r.st.Cancel(t.Context(), ids[1]))
+		settle(2 * time.Minute)
+		must(t, r.st.Resume(t.Context(), "order"))
+		settle(3 * time.Minute)
+		r.wantState(id, store.Dead, 1, "3 children failed, 1 are open")
 		var all *worker.ChildrenError
-		if !errors.As(got, &all) || len(all.Failed) != 1 || all.Failed[0].Index != 2 || len(all.Open) != 1 || all.Open[0] != 3 {
-			t.Errorf("it got %v", got)
+		if !errors.As(got, &all) || len(all.Failed) != 3 || len(all.Open) != 1 || all.Open[0] != 3 {
+			t.Fatalf("it got %v", got)
 		}
-		if len(results) != 4 || results[0] != 10 || results[1] != 11 {
-			t.Errorf("results: %v", results)
+		for n, want := range []worker.ChildError{{Index: 1, Fate: store.FateCancelled}, {Index: 2, Fate: store.FateDead}, {Index: 4, Fate: store.FateGone}} {
+			if f := all.Failed[n]; f.Index != want.Index || f.Fate != want.Fate || f.ID != ids[want.Index] {
+				t.Errorf("number %d of those that failed is %d (%v), want %d, %q", n, f.Index, f, want.Index, want.Fate)
+			}
+		}
+		if want := []int{10, 0, 0, 0, 0, 15}; !slices.Equal(results, want) {
+			t.Errorf("results: %v, want %v", results, want)
 		}
 		settle(time.Minute)
-		if s := r.stats("part"); s.Cancelled != 1 || s.Doing != 0 {
+		if s := r.stats("part"); s.Cancelled != 2 || s.Doing != 0 {
 			t.Errorf("the child that was open is not cancelled: %+v", s)
 		}
 		r.stopWell()

@@ -95,7 +95,7 @@ func aNoteOfBeforeIsNotOfNewChildren(t *testing.T, e *Env) {
 			return store.Cancelled
 		},
 		"requeued": func(id uuid.UUID) store.State {
-			e.requeueUntold(t, id)
+			e.requeueUntold(t, id, store.Fresh)
 			e.end(t, e.claimOne(t), store.Complete)
 			return store.Cancelled
 		},
@@ -125,11 +125,11 @@ func aNoteOfBeforeIsNotOfNewChildren(t *testing.T, e *Env) {
 	}
 }
 
-// requeueUntold requeues a job afresh, and its children don't hear of it.
-func (e *Env) requeueUntold(t *testing.T, id uuid.UUID) {
+// requeueUntold requeues a job, and its children don't hear of it.
+func (e *Env) requeueUntold(t *testing.T, id uuid.UUID, mode store.RequeueMode) {
 	t.Helper()
 	undo := e.spoil(t, e.Key(childInstance, "cancels"), "string")
-	wantErr(t, "requeuing", e.Store.Requeue(t.Context(), id, store.Fresh), store.ErrUntold)
+	wantErr(t, "requeuing", e.Store.Requeue(t.Context(), id, mode), store.ErrUntold)
 	undo()
 }
 

@@ -108,22 +108,26 @@ func aJobWithoutStepsIsRequeuedAfreshAsWell(t *testing.T, e *Env) {
 	}
 }
 
-// A parent that is done lets its children go, if the sweeper comes before a requeue; else they are cancelled, all of them.
+// A parent that is done lets its children go, if the sweeper comes before a requeue; else they are cancelled, all of them that are open.
 func aRequeueCancelsWhatWasToBeLetGo(t *testing.T, e *Env) {
-	l := e.hold(t)
-	ids := e.spawn(t, l, nil, "a", "b")
-	e.end(t, l, store.Complete)
-	e.requeueUntold(t, l.Job.ID)
-	k := e.claimChildren(t, 1)[0]
-	if wanted, err := e.Runtime.Wanted(t.Context(), &k.Job); err != nil || wanted {
-		t.Errorf("a child that is to be cancelled is wanted: %v, %v", wanted, err)
+	for what, mode := range map[string]store.RequeueMode{"resumed": store.Resume, "afresh": store.Fresh, "from a step": store.FromStep("first")} {
+		l := e.hold(t)
+		e.commit(t, l, local("first", `1`))
+		ids := e.spawn(t, l, nil, "a", "b")
+		e.end(t, l, store.Complete)
+		e.requeueUntold(t, l.Job.ID, mode)
+		k := e.claimChildren(t, 1)[0]
+		e.wantWanted(t, "to be cancelled", k, false)
+		e.endChild(t, k, store.Finish{Verb: store.Cancel})
+		e.sweepLater(t)
+		e.Want(t, store.Cancelled, ids...)
+		e.end(t, e.claimOne(t), store.Complete)
+		e.sweepLater(t)
+		e.wantNoFamily(t)
+		if t.Failed() {
+			t.Fatalf("with a parent that was requeued, %s", what)
+		}
 	}
-	e.endChild(t, k, store.Finish{Verb: store.Cancel})
-	e.sweepLater(t)
-	e.Want(t, store.Cancelled, ids...)
-	e.end(t, e.claimOne(t), store.Complete)
-	e.sweepLater(t)
-	e.wantNoFamily(t)
 }
 
 func aChildIsNotRequeued(t *testing.T, e *Env) {
