@@ -242,3 +242,25 @@ func TestManyCommandsAtOnceWorkInABubble(t *testing.T) {
 		})
 	}
 }
+
+// A bubble whose test has returned has no clock any more: what still connects to the server while it is closed must not sleep.
+func TestWhoConnectsWhileAnEmbeddedServerIsClosedDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		for range 2000 {
+			st, err := store.OpenEmbedded(store.Options{})
+			noError(t, "opening", err)
+			subs := make(chan *store.Subscription)
+			for range 4 {
+				go func() { subs <- st.Runtime().Subscribe("channel") }()
+			}
+			noError(t, "closing", st.Close())
+			for range 4 {
+				noError(t, "ending the subscription", (<-subs).Close())
+			}
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

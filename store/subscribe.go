@@ -59,11 +59,18 @@ func (r *Runtime) ProcessChannel(process uuid.UUID) string { return r.s.keys.pro
 // EndedChannel is where the end of a job is announced that somebody Awaits.
 func (r *Runtime) EndedChannel(job uuid.UUID) string { return r.s.keys.ended(job) }
 
-// Subscribe returns a Subscription to the channels. It connects with the first Receive or Add.
+// Subscribe returns a Subscription to the channels. A connection that can't be made is made with the next Receive or Add.
 func (r *Runtime) Subscribe(channels ...string) *Subscription {
 	s := &Subscription{rdb: r.s.rdb, channels: map[string]struct{}{}, lastSeen: time.Now()}
 	for _, c := range channels {
 		s.channels[c] = struct{}{}
+	}
+	if e := r.s.embedded; e != nil { // it is not to be closed under a connection that is being made
+		if e.begin() != nil {
+			channels = nil
+		} else {
+			defer e.end()
+		}
 	}
 	s.ps = s.rdb.Subscribe(context.Background(), channels...)
 	return s
