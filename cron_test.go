@@ -55,9 +55,14 @@ func (s *stage) dispatches(t *testing.T) []store.Dispatch {
 	return all
 }
 
-// wantOneJobATick fails the test unless each tick from the first on was dispatched, to a job of its own, by one of the nodes and not early.
+// wantOneJobATick fails the test unless each tick from the first on was dispatched, to a job of its own, by one of the nodes and not early,
+// that what is done of these has run, and that no other tick has.
 func (s *stage) wantOneJobATick(t *testing.T, all []store.Dispatch, every time.Duration, nodes map[string]bool) {
 	t.Helper()
+	ran, err := s.rdb.HGetAll(t.Context(), "ran-"+s.Prefix).Result()
+	if err != nil || len(ran) == 0 {
+		t.Fatalf("%d ticks have run, %v", len(ran), err)
+	}
 	jobs := map[uuid.UUID]bool{}
 	for i, d := range all {
 		if want := all[0].FireAt.Add(time.Duration(i) * every); !d.FireAt.Equal(want) {
@@ -69,7 +74,14 @@ func (s *stage) wantOneJobATick(t *testing.T, all []store.Dispatch, every time.D
 		jobs[d.Job] = true
 		if j, err := s.st.Get(t.Context(), d.Job); err != nil || !j.Tick.At.Equal(d.FireAt) {
 			t.Errorf("the job of %v: %+v, %v", d.FireAt, j.Tick, err)
+		} else if tick := strconv.FormatInt(d.FireAt.UnixMilli(), 10); j.State == store.Done && ran[tick] == "" {
+			t.Errorf("the job of %v is done and has not run", d.FireAt)
+		} else {
+			delete(ran, tick)
 		}
+	}
+	if len(ran) > 0 {
+		t.Errorf("ran without a record: %v", ran)
 	}
 	stats, err := s.st.Stats(t.Context())
 	if err != nil || len(stats) != 1 || stats[0].Total != int64(len(all)) {

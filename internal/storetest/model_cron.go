@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,7 +14,7 @@ import (
 )
 
 // CheckCron does random sequences of all that happens to entries of cron: several processes that register, read and fire them, each by what
-// it has read last, and administration. Each answer must be the model's. After each step the entries must stand as in the model,
+// it has read last, administration, and a clock that goes back. Each answer must be the model's. After each step the entries must stand as in the model,
 // no record may have gone back, and no tick may have been dispatched twice.
 func CheckCron(t *rapid.T, rig ModelRig) {
 	c := &cronMachine{rig: rig, rt: rig.Store.Runtime(), ctx: context.Background(), every: 3 * time.Millisecond,
@@ -26,7 +27,7 @@ func CheckCron(t *rapid.T, rig ModelRig) {
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"": c.check, "register": c.register, "read": c.read, "read more": c.read, "dispatch": c.dispatch, "dispatch more": c.dispatch,
-		"dispatch again": c.dispatch, "fail": c.undispatched, "by hand": c.byHand, "enable": c.enable, "remove": c.remove, "job": c.job,
+		"dispatch again": c.dispatch, "fail": c.undispatched, "by hand": c.byHand, "enable": c.enable, "remove": c.remove, "job": c.job, "back": c.back,
 		"time passes": func(t *rapid.T) {
 			time.Sleep(c.every * time.Duration(rapid.IntRange(1, 8).Draw(t, "halves")) / 2)
 		},
@@ -41,7 +42,14 @@ type cronEntry struct {
 	high, last int64 // the latest tick that is decided, the last that was dispatched
 	def        store.Definition
 	job        uuid.UUID // of the last that was dispatched
+	skipped    []ticks   // each with a record
 }
+
+// ticks are those from one to another that a record stands for.
+type ticks struct{ first, last int64 }
+
+// ahead is how far ahead of the clock, in ms, no tick is decided unless the clock has gone back since.
+const ahead = int64(time.Hour / time.Millisecond)
 
 type cronMachine struct {
 	rig     ModelRig
@@ -144,7 +152,7 @@ func (c *cronMachine) register(t *rapid.T) {
 			e.on = true
 		}
 		if e.def = def; letter != store.Changed {
-			e.high = max(e.high, now)
+			e.high = nobodys(e.high, now)
 		}
 		m[key] = e
 		return string(rune(letter))
@@ -176,12 +184,14 @@ func (c *cronMachine) dispatch(t *rapid.T) {
 		t.Skip("it knows of no such entry")
 	}
 	var decisions []store.Decision
-	tick := entry.Decided.Truncate(c.every)
+	tick := c.decidedUntil(t, msOf(entry.Decided))
 	for range rapid.IntRange(1, 3).Draw(t, "ticks") {
 		tick = tick.Add(c.every)
 		d := store.Decision{Tick: tick}
 		if rapid.IntRange(0, 3).Draw(t, "skip") == 3 {
-			d.Skip = "why"
+			d.Skip, d.First = "why", tick
+			tick = tick.Add(c.every * time.Duration(rapid.IntRange(0, 2).Draw(t, "with it")))
+			d.Tick = tick
 		}
 		decisions = append(decisions, d)
 	}
@@ -220,6 +230,10 @@ func (m cronModel) dispatch(c *cronMachine, now int64, entry store.EntryState, d
 	case e.high != msOf(entry.Decided):
 		verdict = store.Behind
 	}
+	mark := e.high
+	if mark > now+ahead {
+		mark = 0
+	}
 	var outcomes []store.TickOutcome
 	for _, d := range decisions {
 		if verdict == store.Decided && msOf(d.Tick) > now {
@@ -228,15 +242,22 @@ func (m cronModel) dispatch(c *cronMachine, now int64, entry store.EntryState, d
 		if verdict != store.Decided {
 			break
 		}
-		e.high = msOf(d.Tick)
+		tick := msOf(d.Tick)
 		switch {
+		case tick <= mark || c.stood(entry.Key, e, tick):
+			outcomes = append(outcomes, store.TickKnown)
 		case d.Skip != "":
 			outcomes = append(outcomes, store.TickSkipped)
+			e.skipped = append(slices.Clip(e.skipped), ticks{msOf(d.First), tick})
 		case e.def.SkipOverlap && waits:
 			outcomes = append(outcomes, store.TickOverlap)
+			e.skipped = append(slices.Clip(e.skipped), ticks{tick, tick})
 		default:
 			outcomes = append(outcomes, store.TickDispatched)
-			e.last, e.job, waits = e.high, c.rt.JobOfTick(instance, entry.Key, d.Tick), true
+			e.last, e.job, waits = tick, c.rt.JobOfTick(instance, entry.Key, d.Tick), true
+		}
+		if tick > mark {
+			mark, e.high = tick, tick
 		}
 	}
 	m[entry.Key] = e

@@ -20,7 +20,7 @@ func (c *cronMachine) undispatched(t *rapid.T) {
 	if !there {
 		t.Skip("no such entry")
 	}
-	tick := time.UnixMilli(e.high).Truncate(c.every).Add(c.every * time.Duration(rapid.IntRange(-1, 1).Draw(t, "tick")))
+	tick := c.decidedUntil(t, e.high).Add(c.every * time.Duration(rapid.IntRange(-1, 1).Draw(t, "tick")))
 	c.step(t, "fail "+key, func() string {
 		failed := store.EntryTicks{Entry: store.EntryState{Definition: store.Definition{Key: key}, Fingerprint: e.def.Fingerprint()}, Decisions: []store.Decision{{Tick: tick}}}
 		_, _, err := c.rt.Undispatched(c.ctx, instance, "node", "no memory", []store.EntryTicks{failed})
@@ -37,7 +37,7 @@ func (c *cronMachine) enable(t *rapid.T) {
 	c.admin(t, fmt.Sprint("enable ", on), func(key string) error { return c.rig.Store.EnableEntry(c.ctx, key, on) }, func(m cronModel, key string, now int64) {
 		e := m[key]
 		if on && !e.on {
-			e.high = max(e.high, now)
+			e.high = nobodys(e.high, now)
 		}
 		e.on = on
 		m[key] = e
@@ -99,6 +99,10 @@ func (c *cronMachine) check(t *rapid.T) {
 		}
 		now[d.Entry][tick] = d.Status
 		was := c.status[d.Entry][tick]
+		if e := c.model[d.Entry]; d.Status == store.StatusSkipped && !slices.Contains(e.skipped, ticks{msOf(d.First), tick}) ||
+			d.Status != store.StatusSkipped && was == "" && e.skips(tick) {
+			t.Fatalf("tick %d of %s is %s, from %d on; skipped were %v", tick, d.Entry, d.Status, msOf(d.First), e.skipped)
+		}
 		if d.Status == store.StatusDispatched && was != d.Status {
 			id := c.rt.JobOfTick(instance, d.Entry, d.FireAt)
 			if d.Job != id || c.fired[id] {
