@@ -30,7 +30,7 @@ type attempt struct {
 	suspect  bool      // of crashing the process
 	received time.Time // when its claim was answered
 	started  time.Time
-	uncalled bool      // it has not come to its handler; the slot's goroutine only
+	uncalled bool      // a child that has not come to its handler; once it was given to its slot, that one's goroutine only
 	deadline time.Time // zero: none
 
 	mu        sync.Mutex
@@ -111,15 +111,20 @@ func (a *attempt) begin(goroutine string, timeout time.Duration) bool {
 	return true
 }
 
-// restart begins the handler's time anew: what came before it was not the handler's. Nobody has asked for its context yet.
-func (a *attempt) restart(timeout time.Duration) {
+// restart begins the handler's time anew: what came before it was not the handler's. Nobody has asked for its context yet. It returns false
+// when Run has gone meanwhile.
+func (a *attempt) restart(timeout time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.phase != running {
+		return false
+	}
 	a.uncalled = false
 	a.started = time.Now()
 	if timeout > 0 {
 		a.deadline = a.started.Add(timeout)
 	}
+	return true
 }
 
 // cancel ends the handler's context with a cause, unless it has one or the handler has returned. It reports whether it did.
@@ -266,6 +271,9 @@ func (a *attempt) abandon() (StuckHandler, bool) {
 		return StuckHandler{}, false
 	}
 	a.phase = abandoned
-	job := &a.lease.Job
-	return StuckHandler{Instance: job.Instance, Job: job.ID, For: time.Since(a.started), Stack: a.goroutine}, true
+	job, since := &a.lease.Job, a.started
+	if since.IsZero() { // its slot has not come to it
+		since = a.received
+	}
+	return StuckHandler{Instance: job.Instance, Job: job.ID, For: time.Since(since), Stack: a.goroutine}, true
 }

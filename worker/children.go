@@ -34,11 +34,10 @@ func (u *unvetted) Unwrap() error { return u.err }
 // vet makes sure that a child is still wanted, before its handler is called. It asks once: a worker is not to be held by a parent's server
 // that is away, which need not be the child's own; nor many workers one after the other.
 func (a *attempt) vet() error {
-	job := &a.lease.Job
-	if job.Parent.ID == uuid.Nil {
+	if !a.uncalled {
 		return nil
 	}
-	a.uncalled = true
+	job := &a.lease.Job
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.base()), vetTime)
 	defer cancel()
 	wanted, run := false, a.feed.run
@@ -54,7 +53,10 @@ func (a *attempt) vet() error {
 	case !wanted:
 		return errUnwanted
 	}
-	a.restart(a.feed.reg.timeout)
+	if !a.restart(a.feed.reg.timeout) {
+		return ErrShutdown // nobody hears it
+	}
+	a.feed.tellStarted(a)
 	return nil
 }
 

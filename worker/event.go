@@ -11,8 +11,9 @@ import (
 // Event is something that happened: one of the types in this file, and no other.
 //
 // A supervisor's events come in order, one at a time, from one goroutine: a listener needs no lock of its own, and holds
-// nothing up but the events after it. Up to 8,192 wait for it; what comes on top is counted (see [EventsDropped]). All are
-// delivered before Run returns. A client's come from the goroutine that called it.
+// nothing up but the events after it. In a busy process they come some milliseconds late, many together. Up to 8,192 wait for
+// it; what comes on top is counted (see [EventsDropped]). All are delivered before Run returns. A client's come from the
+// goroutine that called it.
 type Event interface{ event() }
 
 // JobEnqueued: a job was accepted. It comes from a [Client].
@@ -27,7 +28,7 @@ type RunStarted struct{ Supervisor *Supervisor }
 // RunStopped: everything that the supervisor ran has ended, or was given up. It is the last event of a Run, and never dropped.
 type RunStopped struct{ Supervisor *Supervisor }
 
-// JobStarted: a handler is about to be called.
+// JobStarted: a handler is about to be called, unless Run gives it up in that very moment.
 type JobStarted struct {
 	Instance string
 	Job      uuid.UUID

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,103 @@ func TestAListenerThatBlocksHoldsNothingUpAndHearsWhatItMissedAndTheEndOfTheRun(
 			t.Errorf("the last is %+v, want the end of the run", heard[n-1])
 		}
 	})
+}
+
+// Where many events come the listener is left alone for some milliseconds, so that they come together. Nobody waits for that.
+func TestAStopDoesNotWaitForEventsToComeTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		heard := 0
+		r := newRig(t, worker.Config{OnEvent: func(worker.Event) { heard++ }})
+		worker.Handle(r.sup, "x", returns(nil), worker.Concurrency(100))
+		r.start()
+		synctest.Wait()
+		r.enqueueMany("x", 100)
+		synctest.Wait() // the last of them wait to be told
+		if took, err := r.stopTook(); took != 0 || err != nil {
+			t.Errorf("it took %v and Run returned %v, want no time", took, err)
+		}
+		if heard != 202 {
+			t.Errorf("%d events heard, want 202", heard)
+		}
+	})
+}
+
+// What the listener has been told of does not wait any more, though it was taken together with what does.
+func TestNothingIsDroppedWhileFewEventsWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const jobs, early, late = 3900, 7700, 600 // two events each: 7,800 at once, of which 100 wait when 1,200 more come
+		gates := map[int]chan struct{}{1: make(chan struct{}), early: make(chan struct{})}
+		heard, dropped := 0, 0
+		r := newRig(t, worker.Config{OnEvent: func(e worker.Event) {
+			heard++
+			if _, ok := e.(worker.EventsDropped); ok {
+				dropped++
+			}
+			if gate := gates[heard]; gate != nil {
+				<-gate
+			}
+		}})
+		worker.Handle(r.sup, "x", returns(nil), worker.Concurrency(50))
+		r.start()
+		r.enqueueMany("x", jobs)
+		settle(time.Second)
+		close(gates[1])
+		synctest.Wait()
+		r.enqueueMany("x", late)
+		settle(time.Second)
+		close(gates[early])
+		r.stopWell()
+		if want := 2*(jobs+late) + 2; dropped != 0 || heard != want {
+			t.Errorf("%d heard, %d times some were dropped; want %d and none", heard, dropped, want)
+		}
+	})
+}
+
+// The listener lets others run, but not at any price: what computes would have it wait for ever.
+func TestBesideWhatComputesTheListenerHearsAllBeforeRunReturns(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const jobs = 2000
+	heard, all := 0, make(chan struct{})
+	r := newRig(t, worker.Config{OnEvent: func(worker.Event) {
+		if heard++; heard == 1 {
+			<-all
+		}
+	}})
+	var ran atomic.Int32
+	done := make(chan struct{})
+	worker.Handle(r.sup, "x", func(context.Context, none) error {
+		if ran.Add(1) == jobs {
+			close(done)
+		}
+		return nil
+	}, worker.Concurrency(100))
+	r.enqueueMany("x", jobs)
+	r.start()
+	<-done
+	end := make(chan struct{})
+	var computing sync.WaitGroup
+	for range 4 {
+		computing.Go(func() {
+			for began := time.Now(); !isClosed(end) && time.Since(began) < 20*time.Second; {
+			}
+		})
+	}
+	close(all)
+	r.stopWell()
+	close(end)
+	computing.Wait()
+	if want := 2*jobs + 2; heard != want {
+		t.Errorf("%d events heard, want %d", heard, want)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 func TestAListenerThatPanicsOrExitsMissesNothingElse(t *testing.T) {

@@ -22,6 +22,7 @@ type lane struct {
 	store.Lane
 	finishes []store.Finish
 	claims   []uuid.UUID
+	begun    []*attempt
 	hope     chan struct{} // there is a reason to try again now
 }
 
@@ -32,7 +33,7 @@ func (f *feed) flush(n int, turns []turn) {
 	name := loop.Name{Loop: "exchange", Instance: f.terms.Instance, Number: n}
 	x, due := f.request(l, turns)
 	if !due {
-		f.settle(turns, x, store.Exchanged{}, time.Now())
+		f.settle(l, turns, x, store.Exchanged{}, time.Now())
 		return
 	}
 	select {
@@ -51,13 +52,13 @@ func (f *feed) flush(n int, turns []turn) {
 		if err == nil {
 			f.run.outages.OK(name)
 			f.fails(failing, false)
-			f.settle(turns, x, got, sent)
+			f.settle(l, turns, x, got, sent)
 			break
 		}
 		f.run.outages.Failed(name, err)
 		if unknown = unknown || !refusedAlone(err); !unknown && len(x.Finishes) == 0 && len(f.pool.feeds) > 1 {
 			// Nothing was claimed, and the slots are needed elsewhere meanwhile.
-			f.settle(turns, x, store.Exchanged{Next: deafTo}, sent)
+			f.settle(l, turns, x, store.Exchanged{Next: deafTo}, sent)
 			break
 		}
 		failing = f.fails(failing, true)
@@ -176,9 +177,19 @@ func (f *feed) hope() {
 }
 
 // settle tells what became of the turns' attempts and gives the slots the jobs that came.
-func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent time.Time) {
-	f.tell(turns, got)
+func (f *feed) settle(l *lane, turns []turn, x store.Exchange, got store.Exchanged, sent time.Time) {
+	f.tellFinished(turns, got)
 	f.family(turns, got)
+	l.begun = f.deal(l.begun[:0], turns, x, got, sent)
+	f.tellStarted(l.begun...)
+	for _, at := range l.begun {
+		at.slot.attempts <- at
+	}
+	clear(l.begun)
+}
+
+// deal notes what the slots hold from now on, and appends the attempts that are to begin to begun.
+func (f *feed) deal(begun []*attempt, turns []turn, x store.Exchange, got store.Exchanged, sent time.Time) []*attempt {
 	p := f.pool
 	until := sent.Add(f.run.trusted)
 	received := time.Now()
@@ -210,12 +221,12 @@ func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 			verb, reason = store.Bury, l.Broken
 		case late: // it may be somebody else's by now
 		case p.stopped.IsZero():
-			s.at = &attempt{slot: s, feed: f, lease: l, until: until, received: received}
+			s.at = &attempt{slot: s, feed: f, lease: l, until: until, received: received, uncalled: l.Job.Parent.ID != uuid.Nil}
 			if crashes := l.Job.Crashes; !x.NoSuspects && crashes > 0 && crashes >= f.terms.MaxCrashes-1 {
 				s.at.suspect = true
 				brought++
 			}
-			s.attempts <- s.at
+			begun = append(begun, s.at)
 			continue
 		}
 		s.at = f.refuse(s, l, verb, reason)
@@ -235,6 +246,7 @@ func (f *feed) settle(turns []turn, x store.Exchange, got store.Exchanged, sent 
 	if len(got.Leases) > 0 {
 		f.run.watch(until)
 	}
+	return begun
 }
 
 // nextLookLocked decides when to look for jobs again, after a request in which some asked and some got one.
@@ -253,38 +265,6 @@ func (f *feed) nextLookLocked(asked, got int, next time.Duration) {
 		f.ask, f.empty = f.pool.least(), !f.due
 		f.armLocked(next)
 	}
-}
-
-// tell emits what became of the turns' attempts. got.Ended is in the order of the finishes, which is that of the turns.
-func (f *feed) tell(turns []turn, got store.Exchanged) {
-	ev := f.run.events
-	if !ev.wanted() {
-		return
-	}
-	var room [64]Event
-	now, events, ended := time.Now(), room[:0], got.Ended
-	for _, t := range turns {
-		if t.at == nil {
-			continue
-		}
-		at, job, state := t.at, &t.at.lease.Job, ended[0]
-		ended = ended[1:]
-		if state == "" {
-			events = append(events, StaleWrite{Instance: job.Instance, Job: job.ID, Worker: job.Worker, Outcome: at.outcome})
-			continue
-		}
-		events = append(events, JobFinished{
-			Instance: job.Instance, Job: job.ID, Worker: job.Worker, Attempt: job.Attempt,
-			Outcome: at.outcome, State: state, Err: at.err, Took: at.took, Age: at.age(now),
-		})
-	}
-	if got.Trimmed > 0 {
-		events = append(events, Trimmed{Instance: f.terms.Instance, Count: got.Trimmed})
-	}
-	for _, id := range got.Expired {
-		events = append(events, JobExpired{Instance: f.terms.Instance, Job: id})
-	}
-	ev.emit(events...)
 }
 
 // giveUp ends a request that can't be answered any more before we stop.

@@ -104,14 +104,7 @@ func (s *slot) execute(at *attempt) (err error) {
 	if err := at.vet(); err != nil {
 		return err
 	}
-	job := at.lease.Job
-	if ev := s.pool.run.events; ev.wanted() {
-		ev.emit(JobStarted{
-			Instance: job.Instance, Job: job.ID, Worker: s.worker, Attempt: job.Attempt,
-			Waited: max(job.StartedAt.Sub(job.RunAt), 0),
-		})
-	}
-	return at.feed.reg.handler(at, job)
+	return at.feed.reg.handler(at, at.lease.Job)
 }
 
 // goexit ends an attempt whose handler has ended the goroutine.

@@ -430,3 +430,25 @@ func TestAPolicyThatDoesNotReturnKeepsNoStop(t *testing.T) {
 		})
 	}
 }
+
+// Nor has a handler that its worker had no time to call been stuck for ever.
+func TestWhatRunGivesUpHasNotBeenThereForLongerThanItsLease(t *testing.T) {
+	for range 5 {
+		r := newRig(t, worker.Config{DrainTimeout: 1, GraceTimeout: 1})
+		worker.Handle(r.sup, "x", func(context.Context, none) error {
+			for began := time.Now(); time.Since(began) < 300*time.Microsecond; {
+			}
+			return nil
+		}, worker.Concurrency(200))
+		r.enqueueMany("x", 600)
+		r.start()
+		time.Sleep(60 * time.Millisecond)
+		if stuck, ok := errors.AsType[*worker.StuckError](r.stopped()); ok {
+			for _, h := range stuck.Handlers {
+				if h.For > 10*time.Minute {
+					t.Fatalf("%v", h.For)
+				}
+			}
+		}
+	}
+}

@@ -2,6 +2,9 @@ package worker_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +106,35 @@ func TestAChildWhoseParentsServerIsAwayForAMomentRunsSoonAfter(t *testing.T) {
 			t.Errorf("it ran at %v, %d attempts", ran, r.theOnly("child").Attempt)
 		}
 		r.stopWell()
+	})
+}
+
+func TestAChildThatRunGaveUpWhileItsParentWasAskedForIsNotCalled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var ran []time.Time
+		r := vetted(t, &ran)
+		r.stopWell()
+		r.listen(worker.Config{DrainTimeout: time.Second, GraceTimeout: time.Second})
+		worker.Handle(r.sup, "child", func(context.Context, none) error { ran = append(ran, time.Now()); return nil })
+		r.intercept(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := next(ctx, cmd)
+			words := strings.Fields(fmt.Sprintf("%s", cmd.Args()))
+			if redistest.Mentions("stint:{order}:")(words) && words[len(words)-3] == "child" { // the vet
+				time.Sleep(4 * time.Second)
+			}
+			return err
+		})
+		r.start()
+		r.resume("child")
+		settle(100 * time.Millisecond)
+		took, err := r.stopTook()
+		if stuck, ok := errors.AsType[*worker.StuckError](err); !ok || len(stuck.Handlers) != 1 || took != 2*time.Second {
+			t.Fatalf("it took %v and Run returned %v, want 2s and the child", took, err)
+		}
+		settle(10 * time.Second)
+		if n := len(of[worker.JobStarted](r.events)); len(ran) != 0 || n != 0 {
+			t.Errorf("after Run had given it up it was called %d times and told of %d times", len(ran), n)
+		}
 	})
 }
 
