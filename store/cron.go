@@ -104,8 +104,9 @@ func parseMS(digits string) time.Time {
 	return fromMS(ms)
 }
 
-// Entries returns all entries of cron that are registered, by key, in a round trip for 100 instances. Of instances that can't be read the
-// *KeyErrors are returned, joined, and the entries of the others all the same.
+// Entries returns all entries of cron that are registered, by key, in a round trip for 100 instances. Where foreign keys spoil instances, or
+// nobody answers for them, as of a node of a Cluster that is away, those of the others are returned together with the error, in which the
+// *KeyErrors are joined.
 func (s *Store) Entries(ctx context.Context) ([]Entry, error) {
 	var all []Entry
 	err := s.do(ctx, "listing entries", func() error {
@@ -139,6 +140,7 @@ func (s *Store) entriesBy(ctx context.Context, by map[string][]string) ([]Entry,
 	}
 	var spoilt error
 	for some := range slices.Chunk(parts, maxAsks) {
+		had := len(all)
 		asks := make([]ask, len(some))
 		for i, p := range some {
 			asks[i] = s.askEntries(p.instance, "", p.keys)
@@ -151,10 +153,10 @@ func (s *Store) entriesBy(ctx context.Context, by map[string][]string) ([]Entry,
 				}
 			}
 		})
-		if err != nil && !foreign(err) {
-			return all, err
-		}
 		spoilt = errors.Join(spoilt, err)
+		if err != nil && !foreign(err) && len(all) == had {
+			break // nobody answers at all
+		}
 	}
 	return all, spoilt
 }

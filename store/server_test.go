@@ -370,6 +370,27 @@ func TestANodeThatIsAwayHidesTheStatsOfItsOwnInstancesOnly(t *testing.T) {
 	}
 }
 
+func TestANodeThatIsAwayHidesItsOwnEntriesOnly(t *testing.T) {
+	e := storetest.Real(t, redistest.Start(t).Addr())
+	const near, far = 120, 30 // more than a round trip is for
+	for i := range near + far {
+		instance := fmt.Sprintf("near-%d", i)
+		if i >= near {
+			instance = fmt.Sprintf("far-%d", i)
+		}
+		_, _, err := e.Runtime.Register(t.Context(), instance, []store.Definition{{
+			Key: instance, Spec: "@daily", Zone: "UTC", Window: time.Hour, Job: store.NewJob{Payload: []byte("1")},
+		}}, false)
+		noError(t, "registering", err)
+	}
+	e.Runtime.Client().AddHook(silentHook("{far-"))
+	all, err := e.Store.Entries(t.Context())
+	if len(all) != near || all[0].Instance != "near-0" {
+		t.Errorf("%d entries, want the %d of those that answer", len(all), near)
+	}
+	wantErr(t, "listing entries", err, io.EOF)
+}
+
 func TestACallHeedsItsDeadlineThoughTheServerIsFrozenWhereTheClientDoes(t *testing.T) {
 	server := redistest.Start(t)
 	st := open(t, server.Client(t, func(o *redis.Options) {
