@@ -188,9 +188,10 @@ func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason strin
 	return first, now, err
 }
 
-// RunEntry dispatches an entry by hand: its job runs now, also where the entry is disabled. That has a record of its own and is not
-// a tick: it changes nothing of those. After an error other than the following it may run all the same: Dispatches tells. ErrNotFound if there is no such entry, ErrState if what its job is made of was lost, until a process
-// that declares the entry has registered it again.
+// RunEntry dispatches an entry by hand: its job runs now, also where the entry is disabled. That has a record of its own and is
+// not a tick: it changes nothing of those. After an error other than the following it may run all the same: Dispatches tells.
+// ErrNotFound if there is no such entry, ErrState if what its job is made of was lost, until a process that declares the entry
+// has registered it again.
 func (s *Store) RunEntry(ctx context.Context, key string) (uuid.UUID, error) {
 	id := newID()
 	err := s.entry(ctx, "running an entry", key, func(instance string) error {

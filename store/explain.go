@@ -86,8 +86,7 @@ func (f *facts) read(reply []any) {
 	f.suspect = p.int() == 1
 	f.doing, f.limit, f.wait = p.int(), p.int(), p.int()
 	f.cancelling = p.int() == 1
-	ms, _ := strconv.ParseInt(p.str(), 10, 64)
-	f.now = fromMS(ms)
+	f.now = parseMS(p.str())
 	f.lastError, f.waitsFor, f.record = p.str(), p.str(), p.str()
 }
 

@@ -113,13 +113,13 @@ func (r *Runtime) CommitMany(ctx context.Context, instance string, limits StepLi
 			return err
 		}
 		p := reader{v: reply}
-		ms, _ := strconv.ParseInt(p.str(), 10, 64)
+		now := parseMS(p.str())
 		letters, values := p.str(), p.list()
 		if len(letters) != len(commits) || len(values.v) != len(commits) {
 			return fmt.Errorf("answered for %d jobs of %d", len(letters), len(commits))
 		}
 		for i := range commits {
-			out[i].Steps.Now = fromMS(ms)
+			out[i].Steps.Now = now
 			out[i].read(&commits[i], limits, letters[i], &values)
 		}
 		return nil

@@ -148,8 +148,7 @@ type Steps struct {
 // read takes apart what exchange.lua returns of a job with steps.
 func (s *Steps) read(j Job, p *reader) {
 	s.head(p.str())
-	ms, _ := strconv.ParseInt(p.str(), 10, 64)
-	s.Now = fromMS(ms)
+	s.Now = parseMS(p.str())
 	records, ok := p.next().([]any)
 	s.Complete = ok
 	s.Known = readSteps(j.ID, records)
@@ -200,8 +199,7 @@ func (s *Store) loadSteps(ctx context.Context, instance string, id uuid.UUID, cu
 	if p.int() == 0 {
 		return nil, "", fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	ms, _ := strconv.ParseInt(p.str(), 10, 64)
-	about.Now = fromMS(ms)
+	about.Now = parseMS(p.str())
 	about.head(p.str())
 	next := p.str()
 	return readSteps(id, p.list().v), next, nil

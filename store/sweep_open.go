@@ -71,10 +71,7 @@ func (w *sweep) fates(instance string, kids []kid) (int, error) {
 }
 
 // dispatched is when the child was, at first.
-func (k *kid) dispatched() time.Time {
-	ms, _ := strconv.ParseInt(k.member[kidHead-13:kidHead], 10, 64)
-	return fromMS(ms)
-}
+func (k *kid) dispatched() time.Time { return parseMS(k.member[kidHead-13 : kidHead]) }
 
 func (k *kid) step() Step {
 	return Step{Job: k.parent.ID, Name: k.parent.Step, Kind: AsyncStep, State: StepDispatched, Generation: k.parent.Generation,

@@ -8,9 +8,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// persist makes a request until it is answered, at least once: what it has to say has happened already. So a server that refuses for a while, as in
-// a failover, is waited for like one that is away. It gives up when trying again can't help, or the attempt's context ends. Nothing is sent any more when Run has
-// returned without the attempt.
+// persist makes a request until it is answered, at least once: what it has to say has happened already. So a server that refuses
+// for a while, as in a failover, is waited for like one that is away. It gives up when trying again can't help, or the attempt's
+// context ends. Nothing is sent any more when Run has returned without the attempt.
 func (a *attempt) persist(request func(ctx context.Context) error) error {
 	for failures := 1; ; failures++ {
 		err := request(a.feed.run.io)

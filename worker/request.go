@@ -16,9 +16,10 @@ const (
 	patience   = 10 * time.Second // of a caller whose context has no deadline
 )
 
-// Why 250: Redis serves nobody else meanwhile. A thousand jobs in one script hold it for 5 ms, and for more than 15 while the tables of a
-// large instance grow, when each entry costs a page of fresh memory and a move of old ones. It costs nothing: from 100 jobs on a
-// request's own cost vanishes in that of its jobs, and on either lane the next one is ready. What else goes up to store.MaxCall is in docs/decisions.md.
+// Why 250: Redis serves nobody else meanwhile. A thousand jobs in one script hold it for 5 ms, and for more than 15 while the
+// tables of a large instance grow, when each entry costs a page of fresh memory and a move of old ones. It costs nothing: from
+// 100 jobs on a request's own cost vanishes in that of its jobs, and on either lane the next one is ready. What else goes up to
+// store.MaxCall is in docs/decisions.md.
 
 // refused reports whether trying again can't help a caller, who hears of it: a server that refuses may do so for long.
 func refused(err error) bool {
