@@ -130,11 +130,10 @@ var (
 // one changes a job, wherever it is.
 func (s *Store) one(ctx context.Context, op string, id uuid.UUID, c change) error {
 	return s.at(ctx, op, id, func(instance string, keys []string) error {
-		reply, err := s.run(ctx, c.script, keys, append(slices.Clone(c.args), id[:])...)
+		p, err := s.run(ctx, c.script, keys, append(slices.Clone(c.args), id[:])...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		l := p.list()
 		if err := c.read(&l); err != nil {
 			return fmt.Errorf("%w: job %s", err, id)

@@ -116,11 +116,10 @@ func (s *Store) dispatch(ctx context.Context, instance string, keys []string, ar
 	if err := s.announce(ctx, instance, false); err != nil {
 		return nil, time.Time{}, err
 	}
-	reply, err := s.run(ctx, scriptDispatch, keys, args...)
+	p, err := s.run(ctx, scriptDispatch, keys, args...)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	p := reader{v: reply}
 	now, lines, fresh := parseMS(p.str()), strings.Split(p.str(), "\n"), p.int() == 1
 	if len(lines) != len(all)+1 {
 		return nil, now, fmt.Errorf("answered for %d entries of %d", len(lines)-1, len(all))
@@ -168,11 +167,10 @@ func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason strin
 		return first, now, nil
 	}
 	err := r.s.do(ctx, "noting a failed dispatch", func() error {
-		reply, err := r.s.run(ctx, scriptUndispatched, keys, args...)
+		p, err := r.s.run(ctx, scriptUndispatched, keys, args...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		now = parseMS(p.str())
 		l := p.list()
 		for _, i := range sent {

@@ -125,11 +125,10 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 			return err
 		}
 		keys := append(r.s.instanceKeys(instance), r.s.keys.lane(instance, laneID))
-		reply, err := r.s.run(ctx, scriptEnqueue, keys, args...)
+		p, err := r.s.run(ctx, scriptEnqueue, keys, args...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		letters, fresh := p.str(), p.int() == 1
 		if len(letters) < len(sent) {
 			return fmt.Errorf("answered for %d jobs of %d", len(letters), len(sent))

@@ -41,15 +41,15 @@ type Explanation struct {
 func (s *Store) Explain(ctx context.Context, id uuid.UUID) (Explanation, error) {
 	var facts facts
 	err := s.at(ctx, "explaining", id, func(instance string, keys []string) error {
-		reply, err := s.run(ctx, scriptExplain, keys, id[:])
+		p, err := s.run(ctx, scriptExplain, keys, id[:])
 		if err != nil {
 			return err
 		}
-		if len(reply) == 0 {
+		if !p.more() {
 			return fmt.Errorf("%w: %s", ErrNotFound, id)
 		}
 		facts.instance = instance
-		facts.read(reply)
+		facts.read(&p)
 		return nil
 	})
 	if err != nil {
@@ -77,8 +77,7 @@ type facts struct {
 	waitsFor, record                    string // parked: and the record of the first step of that
 }
 
-func (f *facts) read(reply []any) {
-	p := reader{v: reply}
+func (f *facts) read(p *reader) {
 	f.state = stateAt(p.int())
 	f.score, _ = strconv.ParseFloat(p.str(), 64)
 	f.paused = p.int() == 1

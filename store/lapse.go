@@ -10,11 +10,10 @@ import (
 // if it is not doing. For tests of what a crash leaves.
 func (r *Runtime) Lapse(ctx context.Context, instance string, job uuid.UUID) error {
 	return r.s.do(ctx, "letting a lease run out", func() error {
-		reply, err := r.s.run(ctx, scriptLapse, r.s.instanceKeys(instance), job[:])
+		p, err := r.s.run(ctx, scriptLapse, r.s.instanceKeys(instance), job[:])
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		if p.int() == 0 {
 			return ErrLeaseLost
 		}

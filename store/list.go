@@ -131,11 +131,10 @@ func (s *Store) list(ctx context.Context, f Filter, at *cursor, limit int, room 
 		if len(page.Jobs) == 0 {
 			first = 1
 		}
-		reply, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), set, limit, at.id, at.score, *room, first, f.age(), f.Error)
+		p, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), set, limit, at.id, at.score, *room, first, f.age(), f.Error)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		left := p.int()
 		more, full = left > 0, left == 2
 		*room = p.int()

@@ -108,11 +108,10 @@ func (r *Runtime) CommitMany(ctx context.Context, instance string, limits StepLi
 		keys = append(keys, r.s.keys.recordsOf(instance, commits[i].Lease.Job.ID))
 	}
 	err := r.s.do(ctx, "committing steps", func() error {
-		reply, err := r.s.run(ctx, scriptStep, keys, args...)
+		p, err := r.s.run(ctx, scriptStep, keys, args...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		now := parseMS(p.str())
 		letters, values := p.str(), p.list()
 		if len(letters) != len(commits) || len(values.v) != len(commits) {

@@ -191,11 +191,10 @@ func (r *Runtime) Load(ctx context.Context, l *Lease) (Steps, error) {
 
 // loadSteps reads a page of a job's steps, or the one with this name.
 func (s *Store) loadSteps(ctx context.Context, instance string, id uuid.UUID, cursor, name string, about *Steps) ([]Step, string, error) {
-	reply, err := s.run(ctx, scriptLoad, s.instanceKeys(instance), id[:], cursor, name)
+	p, err := s.run(ctx, scriptLoad, s.instanceKeys(instance), id[:], cursor, name)
 	if err != nil {
 		return nil, "", err
 	}
-	p := reader{v: reply}
 	if p.int() == 0 {
 		return nil, "", fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
