@@ -51,10 +51,11 @@ var (
 // recomputed was begun anew.
 func FromStep(name string) RequeueMode { return RequeueMode{"s" + name} }
 
-// Requeue makes a job that is done, dead or cancelled todo again, behind those of its priority that wait already, with its attempts
-// and crashes counted from zero and without its deadline. Children that it left open are cancelled, unless they were let
-// go when it was done, and dispatched anew when it comes to them; ErrUntold if some are still to be. ErrState if it has not ended, or is itself a child: its parent is to be requeued then. A *DuplicateError if another
-// job has its key of uniqueness by now, ErrNotFound if there is no such job, or no such step in it.
+// Requeue makes a job that is done, dead or cancelled todo again, behind those of its priority that wait already, with its
+// attempts and crashes counted from zero and without its deadline. Children that it left open are cancelled, unless they were let
+// go when it was done, and dispatched anew when it comes to them; ErrUntold if some are still to be. ErrState if it has not
+// ended, or is itself a child: its parent is to be requeued then. A *DuplicateError if another job has its key of uniqueness by
+// now, ErrNotFound if there is no such job, or no such step in it.
 func (s *Store) Requeue(ctx context.Context, id uuid.UUID, m RequeueMode) error {
 	return s.one(ctx, "requeuing", id, requeue(m))
 }
@@ -129,11 +130,10 @@ var (
 // one changes a job, wherever it is.
 func (s *Store) one(ctx context.Context, op string, id uuid.UUID, c change) error {
 	return s.at(ctx, op, id, func(instance string, keys []string) error {
-		reply, err := s.run(ctx, c.script, keys, append(slices.Clone(c.args), id[:])...)
+		p, err := s.run(ctx, c.script, keys, append(slices.Clone(c.args), id[:])...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		l := p.list()
 		if err := c.read(&l); err != nil {
 			return fmt.Errorf("%w: job %s", err, id)

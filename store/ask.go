@@ -21,16 +21,17 @@ type ask struct {
 // runAll calls a script that only reads for each of the asks, of at most maxAsks, in one round trip, and hands their replies to take, in
 // order. Where foreign keys are in the way of some, or nobody answers for them, as of a node of a Cluster that is away, it has handed over the
 // others, and returns all *KeyErrors and the first other error, joined.
-func (s *Store) runAll(ctx context.Context, sc script, asks []ask, take func(i int, reply []any)) error {
+func (s *Store) runAll(ctx context.Context, sc script, asks []ask, take func(i int, p reader)) error {
 	sent := s.pipe(ctx, sc, asks)
 	var spoilt, failed error
 	for i, a := range asks {
+		var p reader
 		var reply []any
 		var err error
 		if sent == nil || redis.IsTryAgainError(sent[i].Err()) { // its slot is on its way; alone it is asked again until that is over
-			reply, err = s.run(ctx, sc, a.keys, a.args...)
+			p, err = s.run(ctx, sc, a.keys, a.args...)
 		} else if reply, err = sent[i].Slice(); err == nil {
-			reply, err = decoded(reply)
+			p, err = decoded(reply)
 		}
 		switch {
 		case foreign(err):
@@ -38,7 +39,7 @@ func (s *Store) runAll(ctx context.Context, sc script, asks []ask, take func(i i
 		case err != nil:
 			failed = cmp.Or(failed, err)
 		default:
-			take(i, reply)
+			take(i, p)
 		}
 	}
 	return errors.Join(spoilt, failed)

@@ -18,11 +18,10 @@ func (r *Runtime) Audit(ctx context.Context, instance string, at AuditCursor) ([
 		if at.next == "" {
 			at.next = "0"
 		}
-		reply, err := r.s.run(ctx, scriptAudit, r.s.instanceKeys(instance), at.set, at.next)
+		p, err := r.s.run(ctx, scriptAudit, r.s.instanceKeys(instance), at.set, at.next)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		at.next = p.str()
 		moved = p.ids()
 		if at.next == "0" {

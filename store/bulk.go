@@ -95,11 +95,10 @@ func (s *Store) sweep(ctx context.Context, op, instance string, set int, f Filte
 	var t tally
 	for more, last, score, began := true, "", "", ""; more; {
 		err := s.do(ctx, op, func() error {
-			reply, err := s.run(ctx, scriptSelect, s.instanceKeys(instance), set, bulkStep, last, score, f.age(), f.Error, began)
+			p, err := s.run(ctx, scriptSelect, s.instanceKeys(instance), set, bulkStep, last, score, f.age(), f.Error, began)
 			if err != nil {
 				return err
 			}
-			p := reader{v: reply}
 			more, last, score = p.int() == 1, p.str(), p.str()
 			ids, now := p.ids(), p.str()
 			began = cmp.Or(began, now)
@@ -121,11 +120,10 @@ type tally struct {
 
 func (s *Store) changePage(ctx context.Context, instance string, ids []uuid.UUID, c change, t *tally) error {
 	for len(ids) > 0 { // a script may not get through all of them
-		reply, err := s.run(ctx, c.script, s.instanceKeys(instance), raw(slices.Clone(c.args), ids)...)
+		p, err := s.run(ctx, c.script, s.instanceKeys(instance), raw(slices.Clone(c.args), ids)...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		through := 0
 		for l := p.list(); l.more() && through < len(ids); through++ {
 			switch err := c.read(&l); {
@@ -177,11 +175,10 @@ func (s *Store) DeleteInstance(ctx context.Context, instance string, force bool)
 			keys = append(keys, s.keys.dispatches(instance, e))
 		}
 		for mode, cursor := forced, "0"; ; { // a look at the children, all but the steps, these: of a thousand jobs at a time
-			reply, err := s.run(ctx, scriptRemove, keys, mode, cursor)
+			p, err := s.run(ctx, scriptRemove, keys, mode, cursor)
 			if err != nil {
 				return err
 			}
-			p := reader{v: reply}
 			if n := p.int(); n > 0 {
 				return fmt.Errorf("%w: %d jobs of %s are doing", ErrState, n, instance)
 			}

@@ -82,11 +82,10 @@ func (r *Runtime) deliver(ctx context.Context, instance string, outcomes []Outco
 				}
 				args = append(args, o.Parent.ID[:], o.Parent.Step, o.Child[:], string(rune(o.Fate)), o.Text, anyway)
 			}
-			reply, err := r.s.run(ctx, scriptDeliver, r.s.instanceKeys(instance), args...)
+			p, err := r.s.run(ctx, scriptDeliver, r.s.instanceKeys(instance), args...)
 			if err != nil {
 				return err
 			}
-			p := reader{v: reply}
 			letters += p.str()
 			p.next()
 			if l := p.list(); l.more() {
@@ -134,18 +133,16 @@ func (r *Runtime) Wanted(ctx context.Context, child *Job) (bool, error) {
 	wanted := false
 	err := r.s.do(ctx, "vetting a child", func() error {
 		p := child.Parent
-		reply, err := r.s.run(ctx, scriptVet, r.s.instanceKeys(p.Instance), p.ID[:], p.Step, child.ID[:], p.Generation)
+		v, err := r.s.run(ctx, scriptVet, r.s.instanceKeys(p.Instance), p.ID[:], p.Step, child.ID[:], p.Generation)
 		if err != nil {
 			return err
 		}
-		v := reader{v: reply}
 		if wanted = v.int() == 1; wanted {
 			return nil
 		}
-		if reply, err = r.s.run(ctx, scriptOrphan, r.s.instanceKeys(child.Instance), child.ID[:]); err != nil {
+		if v, err = r.s.run(ctx, scriptOrphan, r.s.instanceKeys(child.Instance), child.ID[:]); err != nil {
 			return err
 		}
-		v = reader{v: reply}
 		wanted = v.int() == 1
 		return nil
 	})

@@ -55,11 +55,11 @@ func (r *Runtime) Entries(ctx context.Context, instance, known string, keys []st
 
 func (s *Store) readEntries(ctx context.Context, instance, known string, keys []string) (EntriesRead, error) {
 	a := s.askEntries(instance, known, keys)
-	reply, err := s.run(ctx, scriptEntries, a.keys, a.args...)
+	p, err := s.run(ctx, scriptEntries, a.keys, a.args...)
 	if err != nil {
 		return EntriesRead{}, err
 	}
-	return entriesRead(keys, reply), nil
+	return entriesRead(keys, &p), nil
 }
 
 func (s *Store) askEntries(instance, known string, keys []string) ask {
@@ -71,8 +71,7 @@ func (s *Store) askEntries(instance, known string, keys []string) ask {
 	return ask{[]string{cron[0], cron[2]}, args}
 }
 
-func entriesRead(keys []string, reply []any) EntriesRead {
-	p := reader{v: reply}
+func entriesRead(keys []string, p *reader) EntriesRead {
 	read := EntriesRead{Now: parseMS(p.str()), Changes: p.str()}
 	l := p.list()
 	for i := 0; l.more() && i < len(keys); i++ {
@@ -145,8 +144,8 @@ func (s *Store) entriesBy(ctx context.Context, by map[string][]string) ([]Entry,
 		for i, p := range some {
 			asks[i] = s.askEntries(p.instance, "", p.keys)
 		}
-		err := s.runAll(ctx, scriptEntries, asks, func(i int, reply []any) {
-			read := entriesRead(some[i].keys, reply)
+		err := s.runAll(ctx, scriptEntries, asks, func(i int, p reader) {
+			read := entriesRead(some[i].keys, &p)
 			for _, e := range read.Entries {
 				if !e.Missing {
 					all = append(all, e.entry(some[i].instance, read.Now))
@@ -233,11 +232,10 @@ func (s *Store) keysOf(instance, entry string) []string {
 
 // found runs a script that says whether there is the entry.
 func (s *Store) found(ctx context.Context, key string, sc script, keys []string, args ...any) error {
-	reply, err := s.run(ctx, sc, keys, args...)
+	p, err := s.run(ctx, sc, keys, args...)
 	if err != nil {
 		return err
 	}
-	p := reader{v: reply}
 	if p.int() == 0 {
 		return fmt.Errorf("%w: entry %s", ErrNotFound, key)
 	}

@@ -116,11 +116,10 @@ func (s *Store) dispatch(ctx context.Context, instance string, keys []string, ar
 	if err := s.announce(ctx, instance, false); err != nil {
 		return nil, time.Time{}, err
 	}
-	reply, err := s.run(ctx, scriptDispatch, keys, args...)
+	p, err := s.run(ctx, scriptDispatch, keys, args...)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	p := reader{v: reply}
 	now, lines, fresh := parseMS(p.str()), strings.Split(p.str(), "\n"), p.int() == 1
 	if len(lines) != len(all)+1 {
 		return nil, now, fmt.Errorf("answered for %d entries of %d", len(lines)-1, len(all))
@@ -168,11 +167,10 @@ func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason strin
 		return first, now, nil
 	}
 	err := r.s.do(ctx, "noting a failed dispatch", func() error {
-		reply, err := r.s.run(ctx, scriptUndispatched, keys, args...)
+		p, err := r.s.run(ctx, scriptUndispatched, keys, args...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		now = parseMS(p.str())
 		l := p.list()
 		for _, i := range sent {
@@ -188,9 +186,10 @@ func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason strin
 	return first, now, err
 }
 
-// RunEntry dispatches an entry by hand: its job runs now, also where the entry is disabled. That has a record of its own and is not
-// a tick: it changes nothing of those. After an error other than the following it may run all the same: Dispatches tells. ErrNotFound if there is no such entry, ErrState if what its job is made of was lost, until a process
-// that declares the entry has registered it again.
+// RunEntry dispatches an entry by hand: its job runs now, also where the entry is disabled. That has a record of its own and is
+// not a tick: it changes nothing of those. After an error other than the following it may run all the same: Dispatches tells.
+// ErrNotFound if there is no such entry, ErrState if what its job is made of was lost, until a process that declares the entry
+// has registered it again.
 func (s *Store) RunEntry(ctx context.Context, key string) (uuid.UUID, error) {
 	id := newID()
 	err := s.entry(ctx, "running an entry", key, func(instance string) error {

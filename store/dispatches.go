@@ -90,16 +90,14 @@ func (s *Store) ownersOf(ctx context.Context, entry string) (map[string]string, 
 	return map[string]string{entry: names[0]}, nil
 }
 
-// Dispatches returns a page of the records that f selects: by the entry's key, the latest tick first. One page looks at 10,000 records,
-// of 200 entries, at most and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last. A record that stands for many is listed by
-// the last of its ticks. A *KeyError names records that can't be read; the page has those of other entries.
+// Dispatches returns a page of the records that f selects: by the entry's key, the latest tick first. One page looks at 10,000
+// records, of 200 entries, at most and so may be shorter than f.Limit, or empty: only an empty Next says that it is the last. A
+// record that stands for many is listed by the last of its ticks. A *KeyError names records that can't be read; the page has
+// those of other entries.
 func (s *Store) Dispatches(ctx context.Context, f DispatchFilter) (DispatchPage, error) {
-	limit := f.Limit
-	switch {
-	case limit == 0:
-		limit = 100
-	case limit < 0 || limit > MaxCall:
-		return DispatchPage{}, invalid("a page of %d records; 1 to %d are allowed", f.Limit, MaxCall)
+	limit, err := pageLimit(f.Limit, "records")
+	if err != nil {
+		return DispatchPage{}, err
 	}
 	at, err := parseDispatchCursor(f.Cursor)
 	if err != nil {

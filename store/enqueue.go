@@ -96,11 +96,11 @@ func (n NewJob) due() string {
 	return "0"
 }
 
-// Enqueue accepts jobs of one instance, in one script: at most MaxCall of them, and the caller keeps their payloads to
-// about a MiB. The slice has an error for each job, in their order: nil if it was accepted, ErrExists if there is one
-// with its id (which nothing is changed of; of a Fresh job it is that job, and accepted), a *DuplicateError, ErrInvalid. A second error that is not nil speaks of all of them: nothing was
-// accepted (ErrServer, ErrInvalid) or the outcome is unknown (anything else), which repeating the call with the same
-// lane and jobs settles.
+// Enqueue accepts jobs of one instance, in one script: at most MaxCall of them, and the caller keeps their payloads to about a
+// MiB. The slice has an error for each job, in their order: nil if it was accepted, ErrExists if there is one with its id (which
+// nothing is changed of; of a Fresh job it is that job, and accepted), a *DuplicateError, ErrInvalid. A second error that is not
+// nil speaks of all of them: nothing was accepted (ErrServer, ErrInvalid) or the outcome is unknown (anything else), which
+// repeating the call with the same lane and jobs settles.
 func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs []NewJob) ([]error, error) {
 	if err := ValidateInstance(instance); err != nil {
 		return nil, err
@@ -125,11 +125,10 @@ func (r *Runtime) Enqueue(ctx context.Context, lane *Lane, instance string, jobs
 			return err
 		}
 		keys := append(r.s.instanceKeys(instance), r.s.keys.lane(instance, laneID))
-		reply, err := r.s.run(ctx, scriptEnqueue, keys, args...)
+		p, err := r.s.run(ctx, scriptEnqueue, keys, args...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		letters, fresh := p.str(), p.int() == 1
 		if len(letters) < len(sent) {
 			return fmt.Errorf("answered for %d jobs of %d", len(letters), len(sent))

@@ -55,11 +55,11 @@ func (r *Runtime) Exchange(ctx context.Context, lane *Lane, t Terms, x Exchange)
 	var out Exchanged
 	err = r.s.do(ctx, "exchanging", func() error {
 		keys := append(r.s.instanceKeys(t.Instance), r.s.keys.lane(t.Instance, laneID))
-		reply, err := r.s.run(ctx, scriptExchange, keys, args...)
+		p, err := r.s.run(ctx, scriptExchange, keys, args...)
 		if err != nil {
 			return err
 		}
-		return out.read(reply, c)
+		return out.read(&p, c)
 	})
 	if err != nil {
 		return Exchanged{}, err
@@ -129,8 +129,7 @@ func (c *call) append(args []any) []any {
 }
 
 // read takes the reply of exchange.lua apart.
-func (out *Exchanged) read(reply []any, c *call) error {
-	p := reader{v: reply}
+func (out *Exchanged) read(p *reader, c *call) error {
 	letters := p.str()
 	if len(letters) != len(c.finishes) {
 		return fmt.Errorf("answered for %d finishes of %d", len(letters), len(c.finishes))

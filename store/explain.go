@@ -41,15 +41,15 @@ type Explanation struct {
 func (s *Store) Explain(ctx context.Context, id uuid.UUID) (Explanation, error) {
 	var facts facts
 	err := s.at(ctx, "explaining", id, func(instance string, keys []string) error {
-		reply, err := s.run(ctx, scriptExplain, keys, id[:])
+		p, err := s.run(ctx, scriptExplain, keys, id[:])
 		if err != nil {
 			return err
 		}
-		if len(reply) == 0 {
+		if !p.more() {
 			return fmt.Errorf("%w: %s", ErrNotFound, id)
 		}
 		facts.instance = instance
-		facts.read(reply)
+		facts.read(&p)
 		return nil
 	})
 	if err != nil {
@@ -77,8 +77,7 @@ type facts struct {
 	waitsFor, record                    string // parked: and the record of the first step of that
 }
 
-func (f *facts) read(reply []any) {
-	p := reader{v: reply}
+func (f *facts) read(p *reader) {
 	f.state = stateAt(p.int())
 	f.score, _ = strconv.ParseFloat(p.str(), 64)
 	f.paused = p.int() == 1
@@ -86,8 +85,7 @@ func (f *facts) read(reply []any) {
 	f.suspect = p.int() == 1
 	f.doing, f.limit, f.wait = p.int(), p.int(), p.int()
 	f.cancelling = p.int() == 1
-	ms, _ := strconv.ParseInt(p.str(), 10, 64)
-	f.now = fromMS(ms)
+	f.now = parseMS(p.str())
 	f.lastError, f.waitsFor, f.record = p.str(), p.str(), p.str()
 }
 

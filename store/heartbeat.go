@@ -34,11 +34,10 @@ func (r *Runtime) Heartbeat(ctx context.Context, t Terms, beats []Beat, others [
 	verdicts := make([]Verdict, len(beats))
 	var found []*Lease
 	err := r.s.do(ctx, "heartbeat", func() error {
-		reply, err := r.s.run(ctx, scriptHeartbeat, r.s.instanceKeys(t.Instance), args...)
+		p, err := r.s.run(ctx, scriptHeartbeat, r.s.instanceKeys(t.Instance), args...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		letters := p.str()
 		if len(letters) != len(beats) {
 			return fmt.Errorf("answered for %d leases of %d", len(letters), len(beats))
@@ -71,12 +70,11 @@ func (r *Runtime) Reap(ctx context.Context, t Terms) (Maintained, error) {
 		return m, err
 	}
 	err := r.s.do(ctx, "reaping", func() error {
-		reply, err := r.s.run(ctx, scriptReap, r.s.instanceKeys(t.Instance),
+		p, err := r.s.run(ctx, scriptReap, r.s.instanceKeys(t.Instance),
 			t.Lease.Milliseconds(), t.Period.Milliseconds(), t.MaxCrashes, t.Done.count(), t.Done.age(), t.Dead.count(), t.Dead.age(), t.Limit)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		m.Next = millis(p.int())
 		m.Trimmed = map[State]int{}
 		trimmed := p.list()

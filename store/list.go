@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -39,12 +40,9 @@ type Page struct {
 //
 // Where a foreign key spoils an instance, the jobs of the others are returned together with its *KeyError, and Next leads on past it.
 func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
-	limit := f.Limit
-	switch {
-	case limit == 0:
-		limit = 100
-	case limit < 0 || limit > MaxCall:
-		return Page{}, invalid("a page of %d jobs; 1 to %d are allowed", f.Limit, MaxCall)
+	limit, err := pageLimit(f.Limit, "jobs")
+	if err != nil {
+		return Page{}, err
 	}
 	from, err := parseCursor(f.Cursor)
 	if err != nil {
@@ -112,6 +110,14 @@ func (f Filter) age() int64 {
 	return f.OlderThan.Milliseconds()
 }
 
+// pageLimit is how many of what a page may have at most, where n were asked for.
+func pageLimit(n int, what string) (int, error) {
+	if n < 0 || n > MaxCall {
+		return 0, invalid("a page of %d %s; 1 to %d are allowed", n, what, MaxCall)
+	}
+	return cmp.Or(n, 100), nil
+}
+
 // maxLooks is how often List goes on, 500 jobs at a time, before it returns what it has.
 const maxLooks = 20
 
@@ -125,11 +131,10 @@ func (s *Store) list(ctx context.Context, f Filter, at *cursor, limit int, room 
 		if len(page.Jobs) == 0 {
 			first = 1
 		}
-		reply, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), set, limit, at.id, at.score, *room, first, f.age(), f.Error)
+		p, err := s.run(ctx, scriptList, s.instanceKeys(at.instance), set, limit, at.id, at.score, *room, first, f.age(), f.Error)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		left := p.int()
 		more, full = left > 0, left == 2
 		*room = p.int()

@@ -19,11 +19,10 @@ func (s *Store) own(ctx context.Context, instance string, all []Definition, note
 	for i := range all {
 		args = append(args, all[i].Key, instance)
 	}
-	reply, err := s.run(ctx, scriptOwn, []string{s.keys.entries()}, args...)
+	p, err := s.run(ctx, scriptOwn, []string{s.keys.entries()}, args...)
 	if err != nil {
 		return nil, err
 	}
-	p := reader{v: reply}
 	l := p.list()
 	holders := make([]string, len(all))
 	for i := range holders {

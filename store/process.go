@@ -56,11 +56,10 @@ func (r *Runtime) Leave(ctx context.Context, p Process) error {
 func (s *Store) Processes(ctx context.Context) ([]Process, error) {
 	var all []Process
 	err := s.do(ctx, "listing processes", func() error {
-		reply, err := s.run(ctx, scriptProcesses, []string{s.keys.processes()})
+		r, err := s.run(ctx, scriptProcesses, []string{s.keys.processes()})
 		if err != nil {
 			return err
 		}
-		r := reader{v: reply}
 		for l := r.list(); l.more(); {
 			var p Process
 			if json.Unmarshal(l.raw(), &p) == nil {
@@ -140,11 +139,10 @@ func (s *Store) since(ctx context.Context, instance string, all []Worker) error 
 		for i := range some {
 			ids[i] = some[i].Job[:]
 		}
-		reply, err := s.run(ctx, scriptRan, s.instanceKeys(instance), ids...)
+		p, err := s.run(ctx, scriptRan, s.instanceKeys(instance), ids...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		runs := p.list()
 		for i := range some {
 			if r, err := parseRun(runs.str()); err == nil {
@@ -163,11 +161,10 @@ func (r *Runtime) Await(ctx context.Context, instance string, id uuid.UUID) (Sta
 	}
 	var state State
 	err := r.s.do(ctx, "awaiting", func() error {
-		reply, err := r.s.run(ctx, scriptAwait, r.s.instanceKeys(instance), id[:])
+		p, err := r.s.run(ctx, scriptAwait, r.s.instanceKeys(instance), id[:])
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		n := p.int()
 		if n == 0 {
 			return fmt.Errorf("%w: %s", ErrNotFound, id)

@@ -58,7 +58,7 @@ func (s *Store) Stats(ctx context.Context) ([]Stats, error) {
 			for i, name := range some {
 				asks[i].keys = s.instanceKeys(name)
 			}
-			return s.runAll(ctx, scriptStats, asks, func(i int, reply []any) { all = append(all, statsOf(some[i], reply)) })
+			return s.runAll(ctx, scriptStats, asks, func(i int, p reader) { all = append(all, statsOf(some[i], &p)) })
 		})
 		spoilt = errors.Join(spoilt, err)
 		if err != nil && !foreign(err) && len(all) == had {
@@ -68,9 +68,8 @@ func (s *Store) Stats(ctx context.Context) ([]Stats, error) {
 	return all, spoilt
 }
 
-func statsOf(instance string, reply []any) Stats {
+func statsOf(instance string, p *reader) Stats {
 	st := Stats{Instance: instance}
-	p := reader{v: reply}
 	st.Total = p.int()
 	counts := p.list()
 	for _, n := range []*int64{&st.Scheduled, &st.Todo, &st.Doing, &st.Parked, &st.Done, &st.Dead, &st.Cancelled} {
@@ -135,14 +134,13 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (Job, error) {
 }
 
 func (s *Store) read(ctx context.Context, instance string, keys []string, id uuid.UUID) (Job, error) {
-	reply, err := s.run(ctx, scriptGet, keys, id[:])
+	p, err := s.run(ctx, scriptGet, keys, id[:])
 	if err != nil {
 		return Job{}, err
 	}
-	if len(reply) == 0 {
+	if !p.more() {
 		return Job{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	p := reader{v: reply}
 	return snapshot(instance, id, stateAt(p.int()), p.str(), &p), nil
 }
 

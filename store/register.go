@@ -142,11 +142,10 @@ func (s *Store) register(ctx context.Context, instance string, all []Definition,
 	for _, i := range ours {
 		args, keys = append(args, all[i].words()...), append(keys, s.keys.removed(instance, all[i].Key))
 	}
-	reply, err := s.run(ctx, scriptRegister, keys, args...)
+	p, err := s.run(ctx, scriptRegister, keys, args...)
 	if err != nil {
 		return err
 	}
-	p := reader{v: reply}
 	letters, types := p.str(), p.list()
 	if len(letters) != len(ours) {
 		return fmt.Errorf("answered for %d entries of %d", len(letters), len(ours))

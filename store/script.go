@@ -150,30 +150,31 @@ func link(src string) string {
 // errStale answers a request that is older than the last of its lane. Nobody waits for it any more.
 var errStale = errors.New("a later request of the lane has been answered")
 
-// run calls a script and returns its reply without the code.
-func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) ([]any, error) {
+// run calls a script and returns a reader of its reply that is past the code.
+func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) (reader, error) {
 	reply, acked, err := s.send(ctx, sc, keys, args)
 	if err != nil {
-		return nil, err
+		return reader{}, err
 	}
-	if reply, err = decoded(reply); err != nil {
-		return nil, err
+	r, err := decoded(reply)
+	if err != nil {
+		return reader{}, err
 	}
-	return reply, acked
+	return r, acked
 }
 
-// decoded turns the code of a reply into an error, or returns the rest.
-func decoded(reply []any) ([]any, error) {
+// decoded turns the code of a reply into an error, or returns a reader of the rest.
+func decoded(reply []any) (reader, error) {
 	r := reader{v: reply}
 	switch code := r.int(); code {
 	case 0:
-		return reply[1:], nil
+		return reader{v: reply[1:]}, nil
 	case -1:
-		return nil, errStale
+		return reader{}, errStale
 	case -2:
-		return nil, &KeyError{Key: r.str(), Type: r.str(), Want: r.str()}
+		return reader{}, &KeyError{Key: r.str(), Type: r.str(), Want: r.str()}
 	default:
-		return nil, fmt.Errorf("unknown code %d", code)
+		return reader{}, fmt.Errorf("unknown code %d", code)
 	}
 }
 

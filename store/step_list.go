@@ -71,11 +71,10 @@ func (s *Store) Unresolved(ctx context.Context, instance, cursor string) (StepPa
 		return page, invalid("the cursor %.40q is none", cursor)
 	}
 	err = s.do(ctx, "listing unresolved steps", func() error {
-		reply, err := s.run(ctx, scriptOpen, s.instanceKeys(instance), last, most)
+		p, err := s.run(ctx, scriptOpen, s.instanceKeys(instance), last, most)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		l := p.list()
 		if len(l.v) == most {
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(fmt.Sprint(l.v[most-1])))

@@ -108,18 +108,17 @@ func (r *Runtime) CommitMany(ctx context.Context, instance string, limits StepLi
 		keys = append(keys, r.s.keys.recordsOf(instance, commits[i].Lease.Job.ID))
 	}
 	err := r.s.do(ctx, "committing steps", func() error {
-		reply, err := r.s.run(ctx, scriptStep, keys, args...)
+		p, err := r.s.run(ctx, scriptStep, keys, args...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
-		ms, _ := strconv.ParseInt(p.str(), 10, 64)
+		now := parseMS(p.str())
 		letters, values := p.str(), p.list()
 		if len(letters) != len(commits) || len(values.v) != len(commits) {
 			return fmt.Errorf("answered for %d jobs of %d", len(letters), len(commits))
 		}
 		for i := range commits {
-			out[i].Steps.Now = fromMS(ms)
+			out[i].Steps.Now = now
 			out[i].read(&commits[i], limits, letters[i], &values)
 		}
 		return nil

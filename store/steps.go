@@ -148,8 +148,7 @@ type Steps struct {
 // read takes apart what exchange.lua returns of a job with steps.
 func (s *Steps) read(j Job, p *reader) {
 	s.head(p.str())
-	ms, _ := strconv.ParseInt(p.str(), 10, 64)
-	s.Now = fromMS(ms)
+	s.Now = parseMS(p.str())
 	records, ok := p.next().([]any)
 	s.Complete = ok
 	s.Known = readSteps(j.ID, records)
@@ -192,16 +191,14 @@ func (r *Runtime) Load(ctx context.Context, l *Lease) (Steps, error) {
 
 // loadSteps reads a page of a job's steps, or the one with this name.
 func (s *Store) loadSteps(ctx context.Context, instance string, id uuid.UUID, cursor, name string, about *Steps) ([]Step, string, error) {
-	reply, err := s.run(ctx, scriptLoad, s.instanceKeys(instance), id[:], cursor, name)
+	p, err := s.run(ctx, scriptLoad, s.instanceKeys(instance), id[:], cursor, name)
 	if err != nil {
 		return nil, "", err
 	}
-	p := reader{v: reply}
 	if p.int() == 0 {
 		return nil, "", fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	ms, _ := strconv.ParseInt(p.str(), 10, 64)
-	about.Now = fromMS(ms)
+	about.Now = parseMS(p.str())
 	about.head(p.str())
 	next := p.str()
 	return readSteps(id, p.list().v), next, nil

@@ -99,12 +99,11 @@ func (w *sweep) untold(job uuid.UUID, err error) {
 
 // take asks what there is to do.
 func (w *sweep) take() error {
-	reply, err := w.r.s.run(w.ctx, scriptSweep, w.r.s.instanceKeys(w.instance),
+	p, err := w.r.s.run(w.ctx, scriptSweep, w.r.s.instanceKeys(w.instance),
 		raw([]any{sweepMost, sweepLate.Milliseconds(), rand.IntN(256)}, w.ids)...)
 	if err != nil {
 		return err
 	}
-	p := reader{v: reply}
 	w.out.Next, w.out.Woken = millis(p.int()), p.ids()
 	for l := p.list(); l.more(); {
 		k, err := readKid(l.str(), w.instance)

@@ -39,11 +39,10 @@ func (w *sweep) fates(instance string, kids []kid) (int, error) {
 		for i := range kids {
 			args[i] = kids[i].child[:]
 		}
-		reply, err := w.r.s.run(w.ctx, scriptFates, w.r.s.instanceKeys(instance), args...)
+		p, err := w.r.s.run(w.ctx, scriptFates, w.r.s.instanceKeys(instance), args...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		for l := p.list(); l.more() && n < len(kids); n++ {
 			fate, text, k := l.str(), l.str(), kids[n]
 			switch fate {
@@ -71,10 +70,7 @@ func (w *sweep) fates(instance string, kids []kid) (int, error) {
 }
 
 // dispatched is when the child was, at first.
-func (k *kid) dispatched() time.Time {
-	ms, _ := strconv.ParseInt(k.member[kidHead-13:kidHead], 10, 64)
-	return fromMS(ms)
-}
+func (k *kid) dispatched() time.Time { return parseMS(k.member[kidHead-13 : kidHead]) }
 
 func (k *kid) step() Step {
 	return Step{Job: k.parent.ID, Name: k.parent.Step, Kind: AsyncStep, State: StepDispatched, Generation: k.parent.Generation,
@@ -88,11 +84,10 @@ func (w *sweep) recall(instance string, kids []kid) (int, error) {
 	var asked []kid // those of jobs
 	n := 0
 	err := w.r.s.do(w.ctx, "looking up children to be dispatched again", func() error {
-		reply, err := w.r.s.run(w.ctx, scriptRecall, w.r.s.instanceKeys(w.instance), members([]any{MaxSweeps, 0}, kids)...)
+		p, err := w.r.s.run(w.ctx, scriptRecall, w.r.s.instanceKeys(w.instance), members([]any{MaxSweeps, 0}, kids)...)
 		if err != nil {
 			return err
 		}
-		p := reader{v: reply}
 		for l := p.list(); l.more() && n < len(kids); n++ {
 			times, body, k := int(l.int()), l.str(), kids[n]
 			if times == 0 {

@@ -36,8 +36,9 @@ func Async[T any](ctx context.Context, name, instance string, payload any, opts 
 	return fs[0], nil
 }
 
-// AsyncEach is [Async] for many payloads: the children's steps are name/0, name/1 and so on. They are dispatched together: their records are
-// written in a request for every 1,000, or for every MiB, and the children enqueued in one for every 250. A later attempt must come with as many payloads, or more.
+// AsyncEach is [Async] for many payloads: the children's steps are name/0, name/1 and so on. They are dispatched together: their
+// records are written in a request for every 1,000, or for every MiB, and the children enqueued in one for every 250. A later
+// attempt must come with as many payloads, or more.
 func AsyncEach[T, P any](ctx context.Context, name, instance string, payloads []P, opts ...EnqueueOption) ([]*Future[T], error) {
 	steps, all := make([]*step, len(payloads)), make([]any, len(payloads))
 	for i := range payloads {

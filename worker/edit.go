@@ -40,9 +40,9 @@ func EditResult(ctx context.Context, f func(json.RawMessage) (json.RawMessage, e
 // keep was given. For an async step Result is the child's, in the form in which the middleware of the child's handler has left it, Child and
 // Instance say which; keep is not called for it. Not seen are times to sleep and errors.
 //
-// It is for middleware, before the handler that it wraps is called. Of several, that of the innermost comes first when a step is kept and last when it is
-// read. They are called on the handler's goroutines. Their error is returned by Step, Cursor or Wait in a *StepError, which is permanent if
-// the error is. ErrNoJob where ctx is not that of a running handler.
+// It is for middleware, before the handler that it wraps is called. Of several, that of the innermost comes first when a step is
+// kept and last when it is read. They are called on the handler's goroutines. Their error is returned by Step, Cursor or Wait in
+// a *StepError, which is permanent if the error is. ErrNoJob where ctx is not that of a running handler.
 func EditSteps(ctx context.Context, keep, read func(store.Step) (json.RawMessage, error)) error {
 	at, err := attemptOf(ctx)
 	if err != nil {

@@ -167,7 +167,7 @@ func metadataSize(job *store.NewJob) (n int) {
 
 // jobSize is about how many bytes the job adds to a request.
 func jobSize(job *store.NewJob) int {
-	return jobWeight + len(job.Payload) + len(job.Unique.Key) + metadataSize(job)
+	return 128 + len(job.Payload) + len(job.Unique.Key) + metadataSize(job)
 }
 
 // encode makes JSON of a payload. A json.RawMessage is taken as it is, but as a copy: the caller may have its bytes back

@@ -72,14 +72,16 @@ func newFeed(p *pool, reg *registration) *feed {
 	for i := range f.lanes {
 		f.lanes[i].hope = make(chan struct{}, 1)
 	}
-	// With at most half of the slots in a request, one half works while the other one's request is on its way.
-	half := min((len(p.slots)+1)/2, callItems)
-	f.turns = batch.New(lanes, max(half, minLook), callWeight, turn.weight, f.flush)
+	f.turns = batch.New(lanes, f.atOnce(), callWeight, turn.weight, f.flush)
 	f.commits = f.newCommits()
 	f.timer = time.AfterFunc(time.Hour, f.expire)
 	f.timer.Stop()
 	return f
 }
+
+// atOnce is how many turns, or commits, a request takes at most: half of the slots, so that one half works while the other one's
+// request is on its way.
+func (f *feed) atOnce() int { return max(min((len(f.pool.slots)+1)/2, callItems), minLook) }
 
 // every is the time between two heartbeats, and the most between two passes of the reaper.
 func (f *feed) every() time.Duration { return f.terms.Lease / beatsPerLease }

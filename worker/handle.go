@@ -84,9 +84,10 @@ func MaxCrashes(n int) HandleOption {
 	})
 }
 
-// Retry sets the policy for errors that don't say themselves what is to be done. Each of its delays d is drawn from d/2 to
-// d, so that what failed together does not come back together. The default is
-// retry.Limit(25, retry.Exponential(time.Second, 6*time.Hour)). For a step it is the policy of trying again in place; by default a step is tried once.
+// Retry sets the policy for errors that don't say themselves what is to be done. Each of its delays d is drawn from d/2 to d, so
+// that what failed together does not come back together. The default is
+// retry.Limit(25, retry.Exponential(time.Second, 6*time.Hour)). For a step it is the policy of trying again in place; by default a
+// step is tried once.
 func Retry(p retry.Policy) AttemptOption {
 	check := func() error {
 		if p == nil {
@@ -172,13 +173,9 @@ func Handle[In any](s *Supervisor, instance string, fn func(context.Context, In)
 // HandleResult is Handle for a function with a result, which is kept as JSON, at most 1 MiB of it, in the job that it
 // completes. A result that can't be kept makes the job dead: its work is done, doing it again would not help.
 func HandleResult[In, Out any](s *Supervisor, instance string, fn func(context.Context, In) (Out, error), opts ...HandleOption) {
-	var h Handler
+	var kept func(context.Context, In) error
 	if fn != nil {
-		h = func(ctx context.Context, job store.Job) error {
-			in, err := decode[In](job)
-			if err != nil {
-				return err
-			}
+		kept = func(ctx context.Context, in In) error {
 			out, err := fn(ctx, in)
 			if err != nil {
 				return err
@@ -186,7 +183,7 @@ func HandleResult[In, Out any](s *Supervisor, instance string, fn func(context.C
 			return keepResult(ctx, out)
 		}
 	}
-	s.register(instance, h, opts)
+	Handle(s, instance, kept, opts...)
 }
 
 // register checks and notes what was said; problems are for Run to return.

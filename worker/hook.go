@@ -8,10 +8,10 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// EnqueueHook sees each job of a [Client], and each child of a [Supervisor]'s handlers, before it is encoded and may change all of it: where it goes, its payload, its options, to which it
-// may append. What it does to r has no effect on what the caller holds, but the payload is the caller's own value. An
-// error refuses this one job, is wrapped in what the caller gets for it, and keeps the hooks after it from being called; so
-// does a panic, as a *PanicError, or a runtime.Goexit.
+// EnqueueHook sees each job of a [Client], and each child of a [Supervisor]'s handlers, before it is encoded and may change all
+// of it: where it goes, its payload, its options, to which it may append. What it does to r has no effect on what the caller
+// holds, but the payload is the caller's own value. An error refuses this one job, is wrapped in what the caller gets for it, and
+// keeps the hooks after it from being called; so does a panic, as a *PanicError, or a runtime.Goexit.
 //
 // It is called while the caller waits, with the caller's context, from as many goroutines at once as there are callers. In the context of
 // [Async] JobFrom has the parent.

@@ -20,7 +20,7 @@ func (s *scheduler) register(ctx context.Context, lines []*line, missing bool) e
 		var all []store.Definition
 		for size := 0; len(all) < len(lines) && len(all) < store.MaxCall; {
 			d := lines[len(all)].declared
-			if size += jobSize(&d.Job); size > registerSize && len(all) > 0 {
+			if size += jobSize(&d.Job); size > callWeight && len(all) > 0 {
 				break
 			}
 			all = append(all, d)

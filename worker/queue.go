@@ -2,12 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/batch"
@@ -17,18 +15,9 @@ import (
 
 // How enqueuing behaves.
 const (
-	sendLanes  = 2                // requests in flight for an instance
-	callWeight = 1 << 20          // bytes of one request, about
-	callItems  = 250              // jobs of one request, be it that they are new, end, commit steps or have outcomes: see below
-	jobWeight  = 128              // bytes of a request that a job has besides its payload, about
-	patience   = 10 * time.Second // of a caller whose context has no deadline
-	sendPause  = time.Second      // the longest between two tries
-	sendTime   = 50 * time.Minute // of a request with its repetitions: for an hour a repetition is known by its lane (see store.Lane)
+	sendLanes = 2                // requests in flight for an instance
+	sendTime  = 50 * time.Minute // of a request with its repetitions: for an hour a repetition is known by its lane (see store.Lane)
 )
-
-// Why 250: Redis serves nobody else meanwhile. A thousand jobs in one script hold it for 5 ms, and for more than 15 while the tables of a
-// large instance grow, when each entry costs a page of fresh memory and a move of old ones. It costs nothing: from 100 jobs on a
-// request's own cost vanishes in that of its jobs, and on either lane the next one is ready. What else goes up to store.MaxCall is in docs/decisions.md.
 
 // queue brings the jobs for one instance to the store. Those that are ready at the same time travel together, in one
 // request, whoever enqueued them; so a request belongs to nobody, and ends early only when nobody waits for it any more.
@@ -59,15 +48,6 @@ type entry struct {
 	left   bool    // guarded by queue.mu: its caller has gone
 	err    error   // its outcome: written under queue.mu unless left is set, read by the caller once it is final
 	done   bool    // guarded by queue.mu: err is final
-}
-
-// call is what one caller waits for: entries for one queue or for several.
-type call struct {
-	ctx     context.Context
-	entries []entry // has its room from the start: their addresses are in use
-	open    atomic.Int64
-	done    chan struct{} // has one when none is open
-	patient *time.Timer   // of a caller without a deadline
 }
 
 // flight is a request with all its repetitions.
@@ -200,15 +180,6 @@ func (q *queue) unsettled(sent bool, reason, trouble error) error {
 	return err
 }
 
-// refused reports whether trying again can't help.
-func refused(err error) bool {
-	if _, behind := errors.AsType[*store.ReplicasError](err); behind {
-		return false // it may have been accepted
-	}
-	_, panicked := errors.AsType[*PanicError](err) // in a hook of the Redis client
-	return panicked || errors.Is(err, ErrGoexit) || errors.Is(err, store.ErrServer) || errors.Is(err, store.ErrInvalid)
-}
-
 func (q *queue) note(err error) {
 	q.mu.Lock()
 	q.trouble = err
@@ -246,87 +217,5 @@ func (e *entry) leave(reason error) {
 		if e.flight.passengers--; e.flight.passengers == 0 {
 			e.flight.cancel()
 		}
-	}
-}
-
-func newCall(room int) *call {
-	return &call{entries: make([]entry, 0, room), done: make(chan struct{}, 1)}
-}
-
-// reset makes a call that was waited for to its end as good as new.
-func (c *call) reset() {
-	clear(c.entries)
-	c.ctx, c.entries = nil, c.entries[:0]
-}
-
-func (c *call) add(q *queue, job store.NewJob) {
-	c.entries = append(c.entries, entry{job: job, queue: q, call: c})
-}
-
-// send puts the entries into their queues, those for one queue next to each other.
-func (c *call) send() {
-	c.open.Store(int64(len(c.entries)))
-	if len(c.entries) == 1 {
-		c.entries[0].queue.group.Add(&c.entries[0])
-		return
-	}
-	split := map[*queue][]*entry{}
-	for i := range c.entries {
-		e := &c.entries[i]
-		split[e.queue] = append(split[e.queue], e)
-	}
-	for q, entries := range split {
-		q.group.AddAll(entries)
-	}
-}
-
-func (c *call) answered() {
-	if c.open.Add(-1) == 0 {
-		c.done <- struct{}{}
-	}
-}
-
-// wait returns nil when every entry has its outcome. When the context ends before that or, where it has no deadline, the
-// caller's patience does, the entries without one are left, and wait returns why.
-func (c *call) wait() (reason error) {
-	if len(c.entries) == 0 {
-		return nil
-	}
-	var impatient <-chan time.Time
-	if _, ok := c.ctx.Deadline(); !ok {
-		if c.patient == nil {
-			c.patient = time.NewTimer(patience)
-		} else {
-			c.patient.Reset(patience)
-		}
-		defer c.patient.Stop()
-		impatient = c.patient.C
-	}
-	select {
-	case <-c.done:
-		return nil
-	case <-c.ctx.Done():
-		reason = c.ctx.Err()
-	case <-impatient:
-		reason = fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded)
-	}
-	for i := range c.entries {
-		c.entries[i].leave(reason)
-	}
-	return reason
-}
-
-// rest sleeps for d and reports true, or false as soon as ctx has ended.
-func rest(ctx context.Context, d time.Duration) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

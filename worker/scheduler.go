@@ -17,7 +17,6 @@ import (
 
 const (
 	refreshEvery = 30 * time.Second // between two looks at what others have changed, by this process' timers
-	registerSize = 1 << 20          // bytes, about, of the jobs in one call
 	ahead        = time.Hour        // a tick that is decided is further ahead only if Redis' clock has gone back; as in prelude.lua
 	back         = time.Second      // that it has gone back is noticed from this on: less is made up for by waiting
 )
@@ -181,7 +180,7 @@ func fit(all []store.Decision, job int, size *int) []store.Decision {
 		if d.Skip != "" {
 			continue
 		}
-		if *size > 0 && *size+job > registerSize {
+		if *size > 0 && *size+job > callWeight {
 			return all[:i]
 		}
 		*size += job

@@ -20,8 +20,9 @@ const (
 // Status is a moment of a supervisor.
 type Status struct {
 	Phase Phase
-	// Reachable: Redis has answered since Run began, and nothing has failed for the want of it since it last did. A connection
-	// that dies in silence shows after some 10 s. A Redis that refuses ticks or children, as a full one does, is within reach; so is one beside which another instance's server is away.
+	// Reachable: Redis has answered since Run began, and nothing has failed for the want of it since it last did. A connection that
+	// dies in silence shows after some 10 s. A Redis that refuses ticks or children, as a full one does, is within reach; so is one
+	// beside which another instance's server is away.
 	Reachable bool
 	// Behind is for how long the loop that lags most, which Loop names, has been at one pass or late for one: a call to Redis
 	// that is not answered, or a loop that has come to a halt.
