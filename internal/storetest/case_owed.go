@@ -12,7 +12,7 @@ import (
 // What parents and children have still to be told outlasts the bounds of retention, and an instance is not removed over it.
 func owedCases() []Case {
 	return named(childrenThatEndBeyondABoundStayUntilTheyAreTold, anInstanceWithFamiliesIsNotDeletedUnforced,
-		oneUnfinishedChildAmongManyEndedIsEnough, aJobTakesNoStepsOfARemovedInstance)
+		oneUnfinishedChildAmongManyEndedIsEnough, aJobTakesNoStepsOfARemovedInstance, childrenWhoseOutcomeIsOwedKeepNoOtherJob)
 }
 
 func childrenThatEndBeyondABoundStayUntilTheyAreTold(t *testing.T, e *Env) {
@@ -112,4 +112,36 @@ func aJobTakesNoStepsOfARemovedInstance(t *testing.T, e *Env) {
 	other := uuid.New()
 	e.Enqueue(t, store.NewJob{ID: other}) // which takes nothing of another's
 	e.wantStep(t, l.Job.ID, "a", store.StepCompleted, `"its own"`, 0)
+}
+
+// Their parents' server may be away for long.
+func childrenWhoseOutcomeIsOwedKeepNoOtherJob(t *testing.T, e *Env) {
+	l := e.hold(t)
+	n := e.size(600, 3000)
+	for held := 0; held < n; { // they end first
+		some := min(250, n-held)
+		names := stepsOf(n)[held : held+some]
+		e.spawn(t, l, nil, names...)
+		for _, k := range e.claimChildren(t, some) {
+			e.endChild(t, k, store.Finish{Verb: store.Complete})
+		}
+		held += some
+	}
+	e.EnqueueTo(t, childInstance, newJobs(10)...)
+	for _, k := range e.claimChildren(t, 10) {
+		e.endChild(t, k, store.Finish{Verb: store.Complete})
+	}
+	terms := e.childTerms()
+	terms.Done = store.Retention{Age: time.Millisecond}
+	for range 20 {
+		e.Later(t, time.Second)
+		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Done, Limit: 1000}); err != nil || len(page.Jobs) != min(n, 1000) {
+		t.Errorf("%d jobs are kept, %v; want the %d children alone", len(page.Jobs), err, n)
+	} else if got := e.Raw.ZCard(t.Context(), e.Key(childInstance, "done")).Val(); got != int64(n) {
+		t.Errorf("%d jobs are done, want %d", got, n)
+	}
 }
