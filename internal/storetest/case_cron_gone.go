@@ -98,10 +98,7 @@ func anInstanceThatEntriesTargetIsNotDeletedUnlessForced(t *testing.T, e *Env) {
 
 func aRemovalWhoseReplyWasLostLeavesNoName(t *testing.T, e *Env) {
 	e.registered(t, "a")
-	e.Fault.LoseReplyNth(1, onlyScripts)
-	if err := e.Store.RemoveEntry(t.Context(), "a"); err == nil {
-		t.Fatal("the reply was not lost")
-	}
+	e.loseReply(t, func() error { return e.Store.RemoveEntry(t.Context(), "a") })
 	wantErr(t, "removed again", e.Store.RemoveEntry(t.Context(), "a"), store.ErrNotFound)
 	got, _, err := e.Runtime.Register(t.Context(), "other", []store.Definition{definition("a")}, false)
 	if must(t, err); got[0] != store.Registered {

@@ -1,13 +1,11 @@
 package storetest
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 
-	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 )
 
@@ -25,11 +23,7 @@ func aRequestOfFreshJobsHappensOnceAlsoOnALaneThatWasForgotten(t *testing.T, e *
 	for round := range 3 {
 		for _, forgotten := range []bool{false, true} {
 			jobs := freshJobs(3)
-			struck := e.Fault.LoseReplyNth(1, onlyScripts)
-			if _, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs); !errors.Is(err, redistest.ErrFault) {
-				t.Fatalf("with its reply lost an enqueue ended with %v", err)
-			}
-			<-struck
+			e.loseReply(t, func() error { _, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs); return err })
 			l := e.claimOne(t) // the first of them runs already
 			for _, key := range e.keys(t) {
 				if forgotten && strings.Contains(key, "}:lane:") {
