@@ -29,22 +29,17 @@ func anAwaitedJobStaysAMinuteAndIsAnnounced(t *testing.T, e *Env) {
 		if m := sub.hear(t, store.Ended); m.Job != id {
 			t.Errorf("the end of %s was announced, want %s", m.Job, id)
 		}
-		reap := func() {
-			t.Helper()
-			_, err := e.Runtime.Reap(t.Context(), terms)
-			must(t, err)
-		}
-		reap()
+		e.reap(t, terms)
 		j := e.Job(t, id)
 		if !j.State.Terminal() || v == store.Complete && string(j.Result) != `1` {
 			t.Errorf("within the minute it is %s with %q", j.State, j.Result)
 		}
 		e.WantGone(t, held[1].Job.ID)
 		e.Later(t, time.Minute/2)
-		reap()
+		e.reap(t, terms)
 		e.Want(t, j.State, id)
 		e.Later(t, time.Minute/2+time.Second)
-		reap()
+		e.reap(t, terms)
 		e.WantGone(t, id)
 		if n := e.Raw.ZCard(t.Context(), e.Key(instance, "awaited")).Val(); n != 0 {
 			t.Errorf("%d jobs are awaited still, want none", n)

@@ -119,8 +119,7 @@ func anyIndexEntryLostLeavesAFamilyThatEndsOrIsReported(t *testing.T, e *Env) {
 func (e *Env) familyTended(t *testing.T) (ended, reported bool) {
 	t.Helper()
 	for range 8 {
-		children, err := e.Runtime.Reap(t.Context(), e.childTerms())
-		must(t, err)
+		children := e.reap(t, e.childTerms())
 		reported = e.Reap(t).Missing != 0 || children.Missing != 0 || reported
 		e.sweep(t, childInstance)
 		e.sweep(t, instance)

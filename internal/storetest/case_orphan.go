@@ -27,9 +27,7 @@ func familyEnds(t *testing.T, e *Env) map[string]func(l *store.Lease) {
 			terms := e.Terms()
 			terms.MaxCrashes = 1
 			e.Later(t, lease+time.Second)
-			if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-				t.Fatal(err)
-			}
+			e.reap(t, terms)
 		},
 	}
 }
@@ -76,9 +74,7 @@ func aParentThatIsDoneLetsItsChildrenGo(t *testing.T, e *Env) {
 	first := e.claimChildren(t, 1)[0]
 	e.wantWanted(t, "right after its parent was done", first, true)
 	e.sweepLater(t)
-	if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-		t.Fatal(err)
-	}
+	e.reap(t, terms)
 	e.WantGone(t, l.Job.ID) // it stayed until its children had been seen to
 	second := e.claimChildren(t, 1)[0]
 	e.wantWanted(t, "later", second, true)
@@ -101,9 +97,7 @@ func aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone(t *testing.T, e *Env) {
 		l := e.hold(t)
 		id := e.forsake(t, l, nil, "thumb")[0]
 		e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}})
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
+		e.reap(t, terms)
 		e.sweepLater(t)
 		j, err := e.Store.Get(t.Context(), id)
 		if err != nil || j.State != store.Todo {
@@ -113,9 +107,7 @@ func aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone(t *testing.T, e *Env) {
 		e.wantWanted(t, "with its parent "+what, k, true)
 		e.endChild(t, k, store.Finish{Verb: store.Complete})
 		e.sweepLater(t)
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
+		e.reap(t, terms)
 		if keep == (store.Retention{}) {
 			e.WantGone(t, l.Job.ID)
 		}

@@ -18,17 +18,12 @@ func owedCases() []Case {
 func childrenThatEndBeyondABoundStayUntilTheyAreTold(t *testing.T, e *Env) {
 	terms := e.childTerms()
 	terms.Done, terms.Dead, terms.MaxCrashes = store.Retention{Count: 1}, store.Retention{Count: 1}, 1
-	reap := func() {
-		t.Helper()
-		_, err := e.Runtime.Reap(t.Context(), terms)
-		must(t, err)
-	}
 	for state, end := range map[store.State]func(kids []*store.Lease){
 		store.Done:      func(kids []*store.Lease) { e.finishAll(t, terms, store.Complete, kids...) },
 		store.Cancelled: func(kids []*store.Lease) { e.finishAll(t, terms, store.Cancel, kids...) },
 		store.Dead: func([]*store.Lease) {
 			e.Later(t, lease+time.Second)
-			reap()
+			e.reap(t, terms)
 		},
 	} {
 		l := e.hold(t)
@@ -42,7 +37,7 @@ func childrenThatEndBeyondABoundStayUntilTheyAreTold(t *testing.T, e *Env) {
 		}
 		e.sweepLater(t)
 		e.Want(t, store.Todo, l.Job.ID)
-		reap()
+		e.reap(t, terms)
 		if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: state}); err != nil || len(page.Jobs) != 1 {
 			t.Errorf("afterwards %d are kept that are %s, %v; want 1", len(page.Jobs), state, err)
 		}
@@ -135,9 +130,7 @@ func childrenWhoseOutcomeIsOwedKeepNoOtherJob(t *testing.T, e *Env) {
 	terms.Done = store.Retention{Age: time.Millisecond}
 	for range 20 {
 		e.Later(t, time.Second)
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
+		e.reap(t, terms)
 	}
 	if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Done, Limit: 1000}); err != nil || len(page.Jobs) != min(n, 1000) {
 		t.Errorf("%d jobs are kept, %v; want the %d children alone", len(page.Jobs), err, n)

@@ -62,12 +62,7 @@ func theLatestAreKeptWhenThereAreTooMany(t *testing.T, e *Env) {
 func whatIsTooOldIsTrimmed(t *testing.T, e *Env) {
 	terms := e.Terms()
 	terms.Done.Age, terms.Dead.Age = time.Hour, 2*time.Hour
-	reap := func() map[store.State]int {
-		t.Helper()
-		m, err := e.Runtime.Reap(t.Context(), terms)
-		must(t, err)
-		return m.Trimmed
-	}
+	reap := func() map[store.State]int { return e.reap(t, terms).Trimmed }
 	e.Add(t, 3)
 	held := e.Claim(t, 3)
 	e.finishAll(t, terms, store.Complete, held[0])
@@ -99,14 +94,12 @@ func aZeroBoundIsUnset(t *testing.T, e *Env) {
 		e.Add(t, 4)
 		e.finishAll(t, terms, store.Complete, e.Claim(t, 4)...)
 		e.Later(t, time.Minute)
-		_, err := e.Runtime.Reap(t.Context(), terms)
-		must(t, err)
+		e.reap(t, terms)
 		want := int64(4)
 		if kept.Count > 0 {
 			want = 2
 			e.Later(t, 1000*time.Hour)
-			_, err := e.Runtime.Reap(t.Context(), terms)
-			must(t, err)
+			e.reap(t, terms)
 		}
 		if s := e.Stats(t); s.Done != want {
 			t.Errorf("with %+v %d are kept, want %d", kept, s.Done, want)
@@ -135,9 +128,8 @@ func nothingIsKeptWhenBothAreZero(t *testing.T, e *Env) {
 	// What was cancelled while it waited goes with the next maintenance.
 	id := e.one(t)
 	must(t, e.Store.Cancel(t.Context(), id))
-	m, err := e.Runtime.Reap(t.Context(), terms)
-	if err != nil || m.Trimmed[store.Cancelled] != 1 {
-		t.Errorf("a reap trimmed %v, %v; want one cancelled", m.Trimmed, err)
+	if m := e.reap(t, terms); m.Trimmed[store.Cancelled] != 1 {
+		t.Errorf("a reap trimmed %v, want one cancelled", m.Trimmed)
 	}
 	if s := e.Stats(t); s.Total != 0 {
 		t.Errorf("%d jobs are left", s.Total)
@@ -157,9 +149,8 @@ func deadJobsHaveTheirOwnBounds(t *testing.T, e *Env) {
 	e.crash(t)
 	e.claimOne(t)
 	e.Later(t, lease+time.Millisecond)
-	m, err := e.Runtime.Reap(t.Context(), terms)
-	if err != nil || m.Trimmed[store.Dead] != 1 || m.Reaped[0].State != store.Dead {
-		t.Errorf("got %+v, %v; want dead and trimmed", m, err)
+	if m := e.reap(t, terms); m.Trimmed[store.Dead] != 1 || m.Reaped[0].State != store.Dead {
+		t.Errorf("got %+v, want dead and trimmed", m)
 	}
 	e.WantGone(t, id)
 }

@@ -191,9 +191,7 @@ func stepsGoWithTheirJob(t *testing.T, e *Env) {
 		e.commit(t, l, local("a", `1`), local("b", `1`))
 		e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: verb}}})
 		e.Later(t, time.Second)
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
+		e.reap(t, terms)
 		e.WantGone(t, l.Job.ID)
 	}
 	l = e.hold(t)

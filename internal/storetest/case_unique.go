@@ -112,8 +112,7 @@ func becomes() []become {
 			e.Later(t, 10*time.Minute)
 			terms := e.Terms()
 			terms.Dead = store.Retention{Age: time.Minute}
-			_, err := e.Runtime.Reap(t.Context(), terms)
-			must(t, err)
+			e.reap(t, terms)
 		}},
 		{"trim by count", "cdt", func(e *Env, t *testing.T, _ uuid.UUID) {
 			terms := e.Terms()

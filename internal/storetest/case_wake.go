@@ -31,10 +31,9 @@ func anEnqueueOfNWakesAtMostNWaiters(t *testing.T, e *Env) {
 }
 
 func aDeadWaiterIsPassedOver(t *testing.T, e *Env) {
-	dead, all := uuid.New(), e.waiters(t, 2)
-	terms := e.Terms()
-	terms.Process = dead // nobody listens for it
-	e.Exchange(t, terms, store.Exchange{Claims: workers(1), Wait: true})
+	dead := uuid.New() // nobody listens for it
+	all := e.waiters(t, 2)
+	e.ask(t, dead)
 	e.put(t, "ZADD", e.Key(instance, "waiting"), 1, e.Runtime.ProcessChannel(dead)) // it has waited longest
 	e.one(t)
 	e.wantWoken(t, "a job", all, 0)

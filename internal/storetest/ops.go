@@ -164,7 +164,13 @@ func (e *Env) end(t testing.TB, l *store.Lease, v store.Verb) {
 // Reap makes one call.
 func (e *Env) Reap(t testing.TB) store.Maintained {
 	t.Helper()
-	m, err := e.Runtime.Reap(t.Context(), e.Terms())
+	return e.reap(t, e.Terms())
+}
+
+// reap makes one call under other terms than usual.
+func (e *Env) reap(t testing.TB, terms store.Terms) store.Maintained {
+	t.Helper()
+	m, err := e.Runtime.Reap(t.Context(), terms)
 	if err != nil {
 		t.Fatalf("reaping: %v", err)
 	}
