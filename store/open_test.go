@@ -85,15 +85,14 @@ func TestPrefixesKeepApart(t *testing.T) {
 	rdb := redistest.Shared(t).Client(t)
 	prefix := redistest.Prefix(t)
 	a, b := open(t, rdb, prefix), open(t, rdb, prefix+"-b")
-	job := oneJob()
+	job := aJob()
 	for _, st := range []*store.Store{a, b} {
-		outcome, err := st.Runtime().Enqueue(t.Context(), new(store.Lane), "mail", job)
-		noError(t, "enqueuing", errors.Join(append(outcome, err)...))
+		noError(t, "enqueuing", send(t.Context(), st, new(store.Lane), job))
 	}
-	noError(t, "deleting", a.Delete(t.Context(), job[0].ID))
-	_, err := a.Get(t.Context(), job[0].ID)
+	noError(t, "deleting", a.Delete(t.Context(), job.ID))
+	_, err := a.Get(t.Context(), job.ID)
 	wantErr(t, "of the one", err, store.ErrNotFound)
-	_, err = b.Get(t.Context(), job[0].ID)
+	_, err = b.Get(t.Context(), job.ID)
 	noError(t, "of the other", err)
 }
 
