@@ -76,27 +76,24 @@ func (e *Env) tended(t *testing.T) (ended, reported bool) {
 // The same of parents, of children, and of what keeps them together, in both of their instances.
 func anyIndexEntryLostLeavesAFamilyThatEndsOrIsReported(t *testing.T, e *Env) {
 	e.Tampered = true
+	dispatched := func() {
+		l := e.hold(t)
+		e.spawn(t, l, nil, "a")
+		e.parkFor(t, l, "a")
+	}
 	phases := map[string]func(){
-		"dispatched": func() {
-			l := e.hold(t)
-			e.spawn(t, l, nil, "a")
-			e.parkFor(t, l, "a")
-		},
+		"dispatched": dispatched,
 		"never enqueued": func() {
 			l := e.hold(t)
 			e.forsake(t, l, nil, "a")
 			e.parkFor(t, l, "a")
 		},
 		"ended untold": func() {
-			l := e.hold(t)
-			e.spawn(t, l, nil, "a")
-			e.parkFor(t, l, "a")
+			dispatched()
 			e.endChild(t, e.claimChildren(t, 1)[0], store.Finish{Verb: store.Complete, Result: []byte(`1`)})
 		},
 		"held": func() {
-			l := e.hold(t)
-			e.spawn(t, l, nil, "a")
-			e.parkFor(t, l, "a")
+			dispatched()
 			e.claimChildren(t, 1)
 		},
 		"not waited for yet": func() {

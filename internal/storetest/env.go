@@ -48,7 +48,7 @@ func Cases() []Case {
 		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), deleteInstanceCases(), explainCases(), optionCases(),
 		cronCases(), cronGoneCases(), cronBadCases(), ownerCases(), dispatchCases(), tickCases(), recordCases(), tickFailedCases(),
 		stepCases(), parkCases(), childCases(), orphanCases(), againCases(), owedCases(), stepBoundCases(), untoldCases(), resumeCases(), sweepCases(), spoiltCases(),
-		invalidCases(), brokenCases(), indexCases(), foreignCases(), subscribeCases())
+		invalidCases(), brokenCases(), indexCases(), wrongTypeCases(), foreignCases(), subscribeCases())
 }
 
 // named makes cases of functions and calls them what they are called.
