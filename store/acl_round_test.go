@@ -17,10 +17,7 @@ import (
 func round(t *testing.T, rdb, admin *redis.Client) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	st, err := store.Open(rdb, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := open(t, rdb, "")
 	rt := st.Runtime()
 	me := store.Process{ID: uuid.New(), Instances: []string{"x"}, Since: time.Now()}
 	keep := store.Retention{Age: time.Hour, Count: 2}
@@ -98,7 +95,8 @@ func round(t *testing.T, rdb, admin *redis.Client) {
 	_ = st.Pause(ctx, "x")
 	_ = st.Resume(ctx, "x")
 	for at, steps := (store.AuditCursor{}), 0; steps < 100; steps++ {
-		if _, at, err = rt.Audit(ctx, "x", at); err != nil || at == (store.AuditCursor{}) {
+		_, next, err := rt.Audit(ctx, "x", at)
+		if at = next; err != nil || at == (store.AuditCursor{}) {
 			break
 		}
 	}
