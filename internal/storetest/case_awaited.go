@@ -45,8 +45,7 @@ func anAwaitedJobStaysAMinuteAndIsAnnounced(t *testing.T, e *Env) {
 			t.Errorf("%d jobs are awaited still, want none", n)
 		}
 	}
-	_, err := e.Runtime.Await(t.Context(), instance, uuid.New())
-	wantErr(t, "awaiting nothing", err, store.ErrNotFound)
+	wantErr(t, "awaiting nothing", errOf(e.Runtime.Await(t.Context(), instance, uuid.New())), store.ErrNotFound)
 }
 
 func anAwaitedJobIsAnnouncedHoweverItEnds(t *testing.T, e *Env) {
@@ -56,8 +55,7 @@ func anAwaitedJobIsAnnouncedHoweverItEnds(t *testing.T, e *Env) {
 		"deleted":              func(id uuid.UUID) { must(t, e.Store.Delete(ctx, id)) },
 		"crashed too often": func(id uuid.UUID) {
 			for range 3 {
-				_, err := e.Runtime.Await(ctx, instance, id)
-				must(t, err)
+				must(t, errOf(e.Runtime.Await(ctx, instance, id)))
 				e.crash(t)
 			}
 		},

@@ -236,17 +236,14 @@ func badBulkFiltersAreRefused(t *testing.T, e *Env) {
 	e.inEachState(t)
 	e.untouched(t, func() {
 		for _, s := range []store.State{store.Scheduled, store.Todo, store.Doing, store.Parked, "running"} {
-			_, err := e.Store.RequeueAll(ctx, store.Filter{State: s})
-			wantErr(t, "requeue of "+string(s), err, store.ErrInvalid)
+			wantErr(t, "requeue of "+string(s), errOf(e.Store.RequeueAll(ctx, store.Filter{State: s})), store.ErrInvalid)
 		}
 		for _, s := range []store.State{store.Done, store.Dead, store.Cancelled, "running"} {
-			_, err := e.Store.CancelAll(ctx, store.Filter{State: s})
-			wantErr(t, "cancel of "+string(s), err, store.ErrInvalid)
+			wantErr(t, "cancel of "+string(s), errOf(e.Store.CancelAll(ctx, store.Filter{State: s})), store.ErrInvalid)
 		}
 		for _, f := range []store.Filter{{State: store.Doing}, {State: "running"}, {Cursor: "x"}, {Limit: 5}, {Limit: -1}, {Instance: "a b"},
 			{State: store.Dead, OlderThan: -1}, {State: store.Scheduled, OlderThan: time.Hour}} {
-			_, err := e.Store.Purge(ctx, f)
-			wantErr(t, "purge", err, store.ErrInvalid)
+			wantErr(t, "purge", errOf(e.Store.Purge(ctx, f)), store.ErrInvalid)
 		}
 		wantErr(t, "deletion", e.Store.DeleteInstance(ctx, "", true), store.ErrInvalid)
 		wantErr(t, "deletion", e.Store.DeleteInstance(ctx, "a{b", true), store.ErrInvalid)

@@ -100,8 +100,7 @@ func aBrokenInstanceHarmsNoOther(t *testing.T, e *Env) {
 	_, err = e.Store.Get(ctx, uuid.New())
 	e.wantKeyError(t, "an unknown id", err, e.Key("broken", "jobs"), "list", "hash")
 	undo()
-	_, err = e.Store.Get(ctx, uuid.New())
-	wantErr(t, "an unknown id", err, store.ErrNotFound)
+	wantErr(t, "an unknown id", errOf(e.Store.Get(ctx, uuid.New())), store.ErrNotFound)
 }
 
 // Every key there is after all kinds of operations is one of the layout (which the check after each case sees to); and
@@ -113,8 +112,7 @@ func aBusyRunLeavesOnlyKeysOfTheLayout(t *testing.T, e *Env) {
 	l := e.claimOne(t)
 	_, _, err := e.Runtime.Heartbeat(t.Context(), e.Terms(), []store.Beat{{Lease: l, Progress: []byte(`1`)}}, nil)
 	must(t, err)
-	_, err = e.Runtime.Await(t.Context(), instance, l.Job.ID)
-	must(t, err)
+	must(t, errOf(e.Runtime.Await(t.Context(), instance, l.Job.ID)))
 	e.cancel(t, l.Job.ID)
 	e.cancel(t, ids[store.Doing])
 	must(t, e.Runtime.Announce(t.Context(), store.Process{ID: e.Process, Instances: []string{instance}}, time.Minute))

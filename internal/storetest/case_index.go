@@ -148,8 +148,7 @@ func (e *Env) work(t *testing.T, l *store.Lease) {
 		e.Finish(t, store.Finish{Verb: store.Complete}, l)
 		return
 	}
-	_, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})
-	must(t, err)
+	must(t, errOf(e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})))
 	e.parkFor(t, l, "a")
 }
 

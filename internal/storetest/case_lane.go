@@ -23,7 +23,7 @@ func aRequestOfFreshJobsHappensOnceAlsoOnALaneThatWasForgotten(t *testing.T, e *
 	for round := range 3 {
 		for _, forgotten := range []bool{false, true} {
 			jobs := freshJobs(3)
-			e.loseReply(t, func() error { _, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs); return err })
+			e.loseReply(t, func() error { return errOf(e.Runtime.Enqueue(t.Context(), &lane, instance, jobs)) })
 			l := e.claimOne(t) // the first of them runs already
 			for _, key := range e.keys(t) {
 				if forgotten && strings.Contains(key, "}:lane:") {
@@ -117,8 +117,7 @@ func aLowerNumberIsRefused(t *testing.T, e *Env) {
 		t.Fatal(err)
 	}
 	exchange := func(l *store.Lane) error {
-		_, err := e.Runtime.Exchange(ctx, l, e.Terms(), store.Exchange{Claims: workers(1)})
-		return err
+		return errOf(e.Runtime.Exchange(ctx, l, e.Terms(), store.Exchange{Claims: workers(1)}))
 	}
 	must(t, exchange(&working))
 	lateWorking := working

@@ -121,10 +121,10 @@ func aRepeatedRequestOfAnEndedAndRemovedJobIsAnsweredAsTheFirst(t *testing.T, e 
 	jobs := newJobs(1)
 	var enqueuing, working, ending store.Lane
 	// Each reply is lost, and the request is repeated when all is over.
-	e.loseReply(t, func() error { _, err := e.Runtime.Enqueue(ctx, &enqueuing, instance, jobs); return err })
+	e.loseReply(t, func() error { return errOf(e.Runtime.Enqueue(ctx, &enqueuing, instance, jobs)) })
 	l := e.claimOne(t)
 	finish := store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}}
-	e.loseReply(t, func() error { _, err := e.Runtime.Exchange(ctx, &ending, terms, finish); return err })
+	e.loseReply(t, func() error { return errOf(e.Runtime.Exchange(ctx, &ending, terms, finish)) })
 	e.WantGone(t, jobs[0].ID)
 	outcome, err := e.Runtime.Enqueue(ctx, &enqueuing, instance, jobs)
 	if err != nil || outcome[0] != nil {
@@ -141,10 +141,7 @@ func aRepeatedRequestOfAnEndedAndRemovedJobIsAnsweredAsTheFirst(t *testing.T, e 
 	// The same for a claim whose job has ended and is gone: there is nothing to hand over any more.
 	e.one(t)
 	mine := workers(1)
-	e.loseReply(t, func() error {
-		_, err := e.Runtime.Exchange(ctx, &working, terms, store.Exchange{Claims: mine})
-		return err
-	})
+	e.loseReply(t, func() error { return errOf(e.Runtime.Exchange(ctx, &working, terms, store.Exchange{Claims: mine})) })
 	_, found, err := e.Runtime.Heartbeat(ctx, terms, nil, mine)
 	must(t, err)
 	e.end(t, found[0], store.Bury)
@@ -225,7 +222,7 @@ func aRepeatedClaimAfterAReapBringsNothing(t *testing.T, e *Env) {
 	ctx := t.Context()
 	var lane store.Lane
 	x := store.Exchange{Claims: workers(1)}
-	e.loseReply(t, func() error { _, err := e.Runtime.Exchange(ctx, &lane, e.Terms(), x); return err })
+	e.loseReply(t, func() error { return errOf(e.Runtime.Exchange(ctx, &lane, e.Terms(), x)) })
 	e.Later(t, lease+time.Millisecond)
 	e.Reap(t)
 	out, err := e.Runtime.Exchange(ctx, &lane, e.Terms(), x)
@@ -243,7 +240,7 @@ func anAbandonedClaimIsHandedOverAgain(t *testing.T, e *Env) {
 	ctx := t.Context()
 	var lane store.Lane
 	x := store.Exchange{Claims: workers(1)}
-	e.loseReply(t, func() error { _, err := e.Runtime.Exchange(ctx, &lane, e.Terms(), x); return err })
+	e.loseReply(t, func() error { return errOf(e.Runtime.Exchange(ctx, &lane, e.Terms(), x)) })
 	lane.Abandon()
 	out, err := e.Runtime.Exchange(ctx, &lane, e.Terms(), x)
 	must(t, err)

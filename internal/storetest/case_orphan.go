@@ -145,8 +145,7 @@ func aChildOfAParentThatIsGoneRunsOnce(t *testing.T, e *Env) {
 	late := func(when string) {
 		t.Helper()
 		must(t, e.Store.Delete(t.Context(), w.Child.ID))
-		_, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})
-		must(t, err)
+		must(t, errOf(e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})))
 		for _, again := range e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases {
 			e.wantWanted(t, "ended, and enqueued late "+when, again, false)
 			e.endChild(t, again, store.Finish{Verb: store.Cancel})
@@ -204,12 +203,9 @@ func allChildrenOfAParentThatIsGoneAreSeenTo(t *testing.T, e *Env) {
 
 func aCancelReachesTheChildrenThoughNobodyServesTheirParent(t *testing.T, e *Env) {
 	for what, end := range map[string]func(id uuid.UUID) error{
-		"cancel": func(id uuid.UUID) error { return e.Store.Cancel(t.Context(), id) },
-		"delete": func(id uuid.UUID) error { return e.Store.Delete(t.Context(), id) },
-		"cancel of all": func(uuid.UUID) error {
-			_, err := e.Store.CancelAll(t.Context(), store.Filter{Instance: instance})
-			return err
-		},
+		"cancel":        func(id uuid.UUID) error { return e.Store.Cancel(t.Context(), id) },
+		"delete":        func(id uuid.UUID) error { return e.Store.Delete(t.Context(), id) },
+		"cancel of all": func(uuid.UUID) error { return errOf(e.Store.CancelAll(t.Context(), store.Filter{Instance: instance})) },
 	} {
 		l := e.hold(t)
 		ids := e.spawn(t, l, nil, stepsOf(250)...)

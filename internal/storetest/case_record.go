@@ -48,8 +48,7 @@ func aSkippedTickHasItsReasonAndMayStandForMany(t *testing.T, e *Env) {
 		t.Errorf("%+v", d)
 	}
 	for _, tick := range []time.Time{first.Add(-time.Minute), last.Add(30 * time.Second), last.Add(2 * time.Minute)} {
-		_, err := e.Store.FindDispatch(ctx, "a", tick)
-		wantErr(t, "a tick that nothing stands for", err, store.ErrNotFound)
+		wantErr(t, "a tick that nothing stands for", errOf(e.Store.FindDispatch(ctx, "a", tick)), store.ErrNotFound)
 	}
 }
 
@@ -62,8 +61,7 @@ func aTickWithoutARecordIsLookedForAmongAThousand(t *testing.T, e *Env) {
 	}
 	e.put(t, cmd...)
 	before := e.Fault.Seen()
-	_, err := e.Store.FindDispatch(t.Context(), "a", tick)
-	wantErr(t, "a tick without a record", err, store.ErrNotFound)
+	wantErr(t, "a tick without a record", errOf(e.Store.FindDispatch(t.Context(), "a", tick)), store.ErrNotFound)
 	if n := e.Fault.Seen() - before; n > 4 {
 		t.Errorf("it takes %d commands, want one for each 500 of a thousand", n)
 	}
@@ -82,8 +80,7 @@ func recordsAreBoundedByAgeAndCount(t *testing.T, e *Env) {
 	if a := e.decide(t, e.entry(t, "a"), store.Decision{Tick: tick.Add(time.Millisecond), Skip: "younger"}); string(a.Outcomes) != "s" {
 		t.Fatalf("%+v", a)
 	}
-	_, err := e.Store.FindDispatch(t.Context(), "a", old)
-	wantErr(t, "a record that is too old", err, store.ErrNotFound)
+	wantErr(t, "a record that is too old", errOf(e.Store.FindDispatch(t.Context(), "a", old)), store.ErrNotFound)
 	if a := e.decide(t, e.entry(t, "a"), store.Decision{Tick: old, Skip: "again"}); string(a.Outcomes) != "x" {
 		t.Errorf("%+v", a)
 	}
@@ -167,8 +164,7 @@ func aTickAmongManyIsFoundWhateverStandsBetween(t *testing.T, e *Env) {
 	_, first := e.past(t, "a")
 	e.undispatched(t, "a", "no memory", first.Add(time.Minute))
 	for range 120 {
-		_, err := e.Store.RunEntry(t.Context(), "a")
-		must(t, err)
+		must(t, errOf(e.Store.RunEntry(t.Context(), "a")))
 	}
 	e.Later(t, time.Minute)
 	last := e.Now(t)

@@ -115,8 +115,7 @@ func failuresAreBoundedAsAllRecordsAre(t *testing.T, e *Env) {
 	_, tick := e.past(t, "a", func(d *store.Definition) { d.RecordAge, d.RecordCount = 61*time.Minute, 3 })
 	e.undispatched(t, "a", "no memory", tick.Add(-10*time.Minute))
 	e.undispatched(t, "a", "no memory", tick.Add(-time.Second))
-	_, err := e.Store.FindDispatch(t.Context(), "a", tick.Add(-10*time.Minute))
-	wantErr(t, "a failure that is too old", err, store.ErrNotFound)
+	wantErr(t, "a failure that is too old", errOf(e.Store.FindDispatch(t.Context(), "a", tick.Add(-10*time.Minute))), store.ErrNotFound)
 	for i := range 10 {
 		e.undispatched(t, "a", "no memory", tick.Add(time.Duration(i)*time.Minute))
 	}

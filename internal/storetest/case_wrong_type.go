@@ -105,7 +105,7 @@ func aKeyOfTheWrongTypeIsNamedAndChangesNothing(t *testing.T, e *Env) {
 func aLanesKeyOfTheWrongTypeIsNamedAndChangesNothing(t *testing.T, e *Env) {
 	ctx := t.Context()
 	var lane, working store.Lane
-	must(t, func() error { _, err := e.Runtime.Enqueue(ctx, &lane, instance, newJobs(2)); return err }())
+	must(t, errOf(e.Runtime.Enqueue(ctx, &lane, instance, newJobs(2))))
 	e.claimAll(t, &working)
 	for _, key := range e.keys(t) {
 		if !strings.Contains(key, "}:lane:") {
@@ -114,11 +114,8 @@ func aLanesKeyOfTheWrongTypeIsNamedAndChangesNothing(t *testing.T, e *Env) {
 		undo := e.spoil(t, key, "hash")
 		before, failed := e.Content(t), 0
 		for _, err := range []error{
-			func() error { _, err := e.Runtime.Enqueue(ctx, &lane, instance, newJobs(1)); return err }(),
-			func() error {
-				_, err := e.Runtime.Exchange(ctx, &working, e.Terms(), store.Exchange{Claims: workers(1)})
-				return err
-			}(),
+			errOf(e.Runtime.Enqueue(ctx, &lane, instance, newJobs(1))),
+			errOf(e.Runtime.Exchange(ctx, &working, e.Terms(), store.Exchange{Claims: workers(1)})),
 		} {
 			if err != nil {
 				e.wantKeyError(t, "a lane", err, key, "hash", "string")

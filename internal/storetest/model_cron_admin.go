@@ -29,7 +29,7 @@ func (c *cronMachine) undispatched(t *rapid.T) {
 }
 
 func (c *cronMachine) byHand(t *rapid.T) {
-	c.admin(t, "by hand", func(key string) error { _, err := c.rig.Store.RunEntry(c.ctx, key); return err }, func(cronModel, string, int64) {})
+	c.admin(t, "by hand", func(key string) error { return errOf(c.rig.Store.RunEntry(c.ctx, key)) }, func(cronModel, string, int64) {})
 }
 
 func (c *cronMachine) enable(t *rapid.T) {

@@ -256,6 +256,9 @@ func wantIDs(t testing.TB, what string, got, want []uuid.UUID) {
 	}
 }
 
+// errOf is the error of a call of which nothing else is wanted.
+func errOf[T any](_ T, err error) error { return err }
+
 func wantErr(t testing.TB, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
