@@ -21,7 +21,7 @@ import (
 	"github.com/stint-go/stint/worker"
 )
 
-// unprovoked are the rules that the round below can't show the need of: a subscription pings only after 5 s of silence.
+// unprovoked are the rules that a round can't show the need of: a subscription pings only after 5 s of silence.
 var unprovoked = []string{"+ping"}
 
 func TestTheRulesInTheDocsAreEnoughAndNoneCanBeLeftOut(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTheRulesInTheDocsAreEnoughAndNoneCanBeLeftOut(t *testing.T) {
 			o.MaxRetries = -1
 		})
 		defer rdb.Close()
-		round(t, rdb, admin)
+		makeRound(t, rdb, admin)
 		log, err := admin.ACLLog(ctx, 100).Result()
 		if err != nil {
 			t.Fatal(err)
