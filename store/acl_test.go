@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
+	"github.com/stint-go/stint/worker/workertest"
 )
 
 // unprovoked are the rules that a round can't show the need of: a subscription pings only after 5 s of silence.
@@ -132,13 +133,7 @@ func TestWithoutRightsToChannelsNothingIsLostAndWhoWaitsLooks(t *testing.T) {
 	sup, err := worker.New(st, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	noError(t, "a supervisor", err)
 	worker.Handle(sup, "y", func(context.Context, int) error { return nil })
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- sup.Run(running) }()
-	defer func() {
-		stop()
-		noError(t, "running", <-ended)
-	}()
+	workertest.Start(t, sup)
 	client := worker.NewClient(st, worker.ClientConfig{})
 	patient, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
