@@ -19,9 +19,10 @@ import (
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
+	"github.com/stint-go/stint/worker/workertest"
 )
 
-// unprovoked are the rules that the round below can't show the need of: a subscription pings only after 5 s of silence.
+// unprovoked are the rules that a round can't show the need of: a subscription pings only after 5 s of silence.
 var unprovoked = []string{"+ping"}
 
 func TestTheRulesInTheDocsAreEnoughAndNoneCanBeLeftOut(t *testing.T) {
@@ -32,11 +33,7 @@ func TestTheRulesInTheDocsAreEnoughAndNoneCanBeLeftOut(t *testing.T) {
 	refused := func(rules []string) (commands []string) {
 		t.Helper()
 		ctx := t.Context()
-		args := []any{"acl", "setuser", "stint", "reset"}
-		for _, r := range rules {
-			args = append(args, r)
-		}
-		for _, cmd := range [][]any{{"flushall"}, {"script", "flush"}, args, {"acl", "log", "reset"}} { // it is our own server
+		for _, cmd := range [][]any{{"flushall"}, {"script", "flush"}, setUser(rules), {"acl", "log", "reset"}} { // it is our own server
 			if err := admin.Do(ctx, cmd...).Err(); err != nil {
 				t.Fatalf("%v: %v", cmd, err)
 			}
@@ -47,7 +44,7 @@ func TestTheRulesInTheDocsAreEnoughAndNoneCanBeLeftOut(t *testing.T) {
 			o.MaxRetries = -1
 		})
 		defer rdb.Close()
-		round(t, rdb, admin)
+		makeRound(t, rdb, admin)
 		log, err := admin.ACLLog(ctx, 100).Result()
 		if err != nil {
 			t.Fatal(err)
@@ -136,13 +133,7 @@ func TestWithoutRightsToChannelsNothingIsLostAndWhoWaitsLooks(t *testing.T) {
 	sup, err := worker.New(st, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	noError(t, "a supervisor", err)
 	worker.Handle(sup, "y", func(context.Context, int) error { return nil })
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- sup.Run(running) }()
-	defer func() {
-		stop()
-		noError(t, "running", <-ended)
-	}()
+	workertest.Start(t, sup)
 	client := worker.NewClient(st, worker.ClientConfig{})
 	patient, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -157,14 +148,11 @@ func TestWithoutRightsToChannelsNothingIsLostAndWhoWaitsLooks(t *testing.T) {
 
 func TestTheRulesForAClusterInTheDocsAreEnough(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
-	args := []any{"acl", "setuser", "stint", "reset"}
-	for _, r := range append(rulesOf(t, "../docs/operations.md"), block(t, "../docs/operations.md", "acl-cluster")...) {
-		args = append(args, r)
-	}
+	rules := append(rulesOf(t, "../docs/operations.md"), block(t, "../docs/operations.md", "acl-cluster")...)
 	var admins []*redis.Client
 	for _, n := range c.Nodes {
 		admins = append(admins, n.Client(t))
-		if err := admins[len(admins)-1].Do(t.Context(), args...).Err(); err != nil {
+		if err := admins[len(admins)-1].Do(t.Context(), setUser(rules)...).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -205,6 +193,33 @@ func TestTheRulesForAClusterInTheDocsAreEnough(t *testing.T) {
 	}
 }
 
+func TestTheRulesInTheDocsAreEnoughToWaitForReplicas(t *testing.T) {
+	r := newReplicated(t)
+	rules := rulesOf(t, "../docs/operations.md")
+	for _, with := range []bool{false, true} {
+		if with {
+			rules = append(rules, block(t, "../docs/operations.md", "acl-replicas")...)
+		}
+		r.must(r.rdb.Do(t.Context(), setUser(rules)...).Err())
+		st, err := store.Open(r.master.Client(t, func(o *redis.Options) {
+			o.Username, o.Password, o.DisableIdentity = "stint", "secret", true
+		}), store.Options{WaitReplicas: 1})
+		r.must(err)
+		if err := enqueue(st, t.Context()); with != (err == nil) || !with && !errors.Is(err, store.ErrServer) {
+			t.Errorf("enqueuing, with the rule %v: %v", with, err)
+		}
+	}
+}
+
+// setUser is the command by which a user has these rules, and no others.
+func setUser(rules []string) []any {
+	cmd := []any{"acl", "setuser", "stint", "reset"}
+	for _, rule := range rules {
+		cmd = append(cmd, rule)
+	}
+	return cmd
+}
+
 // rulesOf reads the rules that stand in a document, but for the user's name.
 func rulesOf(t *testing.T, file string) []string {
 	t.Helper()
@@ -228,149 +243,4 @@ func block(t *testing.T, file, name string) []string {
 	}
 	words, _, _ = strings.Cut(words, "```")
 	return strings.Fields(words)
-}
-
-// family does what parents and children do.
-func family(ctx context.Context, st *store.Store, add func(int, store.NewJob) []uuid.UUID, claim func(store.Terms, int) []*store.Lease, terms store.Terms) {
-	rt := st.Runtime()
-	add(1, store.NewJob{Priority: store.MaxPriority})
-	for _, l := range claim(terms, 1) {
-		child := store.NewJob{ID: store.ChildID(&l.Job, "child", 0), Payload: json.RawMessage(`{}`),
-			Parent: store.Parent{ID: l.Job.ID, Instance: "x", Step: "child"}}
-		limits := store.StepLimits{Count: 10, Bytes: 10_000}
-		_, _ = rt.Commit(ctx, l, limits, store.StepWrite{Name: "b", Kind: store.LocalStep, Value: json.RawMessage(`1`)})
-		_, _ = rt.Commit(ctx, l, limits, store.StepWrite{Name: "a", Kind: store.LocalStep, Value: json.RawMessage(`1`)},
-			store.StepWrite{Name: "child", Kind: store.AsyncStep, Instance: "x", Child: child})
-		_, _ = rt.Enqueue(ctx, new(store.Lane), "x", []store.NewJob{child})
-		_, _ = st.Steps(ctx, l.Job.ID, "")
-		_, _ = st.Unresolved(ctx, "x", "")
-		_ = rt.Lapse(ctx, "x", child.ID)
-		_, _ = rt.Wanted(ctx, &store.Job{ID: child.ID, Instance: "x", Parent: child.Parent})
-		_ = rt.Relay(ctx, []store.Outcome{{Child: child.ID, Instance: "x", Parent: child.Parent, Fate: store.FateDone, Text: `1`}})
-		_, _ = rt.Exchange(ctx, new(store.Lane), terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Bury}}})
-		_, _ = rt.Sweep(ctx, "x")
-	}
-}
-
-// round makes every call of the store at least once, and goes every way that needs a command of its own. What fails is seen
-// in the server's log of refusals.
-func round(t *testing.T, rdb, admin *redis.Client) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	st, err := store.Open(rdb, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt := st.Runtime()
-	me := store.Process{ID: uuid.New(), Instances: []string{"x"}, Since: time.Now()}
-	keep := store.Retention{Age: time.Hour, Count: 2}
-	terms := store.Terms{Instance: "x", Process: me.ID, Lease: 10 * time.Second, Period: time.Second, MaxCrashes: 3, Done: keep, Dead: keep}
-	var lane store.Lane
-
-	sub := rt.Subscribe(rt.ProcessChannel(me.ID))
-	defer sub.Close()
-	_, _ = sub.Receive(time.Second)
-	_ = sub.Add(ctx, rt.EndedChannel(me.ID))
-	_ = sub.Remove(ctx, rt.EndedChannel(me.ID))
-	_ = rt.Announce(ctx, me, time.Minute)
-	_, _ = st.Processes(ctx)
-
-	add := func(n int, job store.NewJob) (ids []uuid.UUID) {
-		jobs := make([]store.NewJob, n)
-		for i := range jobs {
-			jobs[i] = job
-			jobs[i].ID, jobs[i].Payload = uuid.New(), json.RawMessage(`{}`)
-			ids = append(ids, jobs[i].ID)
-		}
-		_, _ = rt.Enqueue(ctx, &lane, "x", jobs)
-		return ids
-	}
-	// With a shorter lease a claim runs out at once.
-	claim := func(terms store.Terms, n int) []*store.Lease {
-		x := store.Exchange{Wait: true}
-		for range n {
-			x.Claims = append(x.Claims, uuid.New())
-		}
-		got, _ := rt.Exchange(ctx, &lane, terms, x)
-		return got.Leases
-	}
-	short := terms
-	short.Lease = time.Millisecond
-
-	claim(terms, 1) // waits in vain, so that it is woken
-	waiting := add(8, store.NewJob{Deadline: time.Now().Add(time.Hour)})
-	add(2, store.NewJob{Unique: store.Unique{Key: "k", Mode: store.UniqueTerminal}})
-	add(1, store.NewJob{Unique: store.Unique{Key: "w", Mode: store.UniqueWindow, Window: time.Hour}})
-	add(2, store.NewJob{Delay: time.Hour})
-	_, _ = rt.Await(ctx, "x", waiting[0])
-	for _, verb := range []store.Verb{store.Complete, store.Retry, store.Snooze, store.Release, store.Bury, store.Cancel} {
-		for _, l := range claim(terms, 1) {
-			_, _, _ = rt.Heartbeat(ctx, terms, []store.Beat{{Lease: l, Progress: json.RawMessage(`1`)}}, []uuid.UUID{uuid.New()})
-			_ = st.Cancel(ctx, waiting[7])
-			f := store.Finish{Lease: l, Verb: verb, Delay: time.Hour, Error: "e", Progress: json.RawMessage(`2`)}
-			_, _ = rt.Exchange(ctx, &lane, terms, store.Exchange{Finishes: []store.Finish{f}})
-		}
-	}
-	if ran := claim(short, 2); len(ran) > 0 { // one of them loses its run
-		_ = admin.HDel(ctx, "stint:{x}:runs", string(ran[0].Job.ID[:])).Err()
-	}
-	time.Sleep(5 * time.Millisecond)
-	_, _ = rt.Reap(ctx, terms)
-	_, _ = rt.Reap(ctx, short)
-	time.Sleep(5 * time.Millisecond)
-	_, _ = rt.Reap(ctx, terms)
-
-	claim(terms, 1)
-	for _, state := range []store.State{store.Todo, store.Scheduled, store.Doing, store.Done, store.Dead, store.Cancelled} {
-		p, _ := st.List(ctx, store.Filter{Instance: "x", State: state, Limit: 1})
-		for _, j := range p.Jobs {
-			_, _ = st.Get(ctx, j.ID)
-			_, _ = st.Explain(ctx, j.ID)
-			_, _ = st.List(ctx, store.Filter{Instance: "x", State: state, Limit: 1, Cursor: p.Next})
-			_ = admin.ZRem(ctx, "stint:{x}:"+string(state), string(j.ID[:])).Err() // so that the cursor has lost its job
-			_, _ = st.List(ctx, store.Filter{Instance: "x", State: state, Limit: 1, Cursor: p.Next})
-		}
-	}
-	family(ctx, st, add, claim, terms)
-	_, _ = st.Stats(ctx)
-	_, _ = st.Instances(ctx)
-	_, _ = st.Workers(ctx, "x")
-	_ = st.Pause(ctx, "x")
-	_ = st.Resume(ctx, "x")
-	for at, steps := (store.AuditCursor{}), 0; steps < 100; steps++ {
-		if _, at, err = rt.Audit(ctx, "x", at); err != nil || at == (store.AuditCursor{}) {
-			break
-		}
-	}
-	for range 3 {
-		_ = st.Delete(ctx, add(1, store.NewJob{})[0])
-	}
-	all := store.Filter{Instance: "x"}
-	_, _ = st.RequeueAll(ctx, all)
-	_, _ = st.CancelAll(ctx, all)
-	for _, j := range add(1, store.NewJob{}) {
-		_ = st.Cancel(ctx, j)
-		_ = st.Requeue(ctx, j, store.RequeueMode{})
-	}
-	_, _ = st.Purge(ctx, all)
-	entry := store.Definition{Key: "e", Spec: "* * * * *", RecordCount: 1, Job: store.NewJob{Payload: json.RawMessage(`{}`)}}
-	_, _, _ = rt.Register(ctx, "x", []store.Definition{entry}, false)
-	for range 3 {
-		time.Sleep(2 * time.Millisecond)
-		if read, err := rt.Entries(ctx, "x", "", []string{"e"}); err == nil {
-			ticks := []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: read.Now}}}}
-			_, _, _ = rt.Undispatched(ctx, "x", "n", "why", ticks)
-			_, _, _ = rt.Dispatch(ctx, &lane, "x", "n", ticks)
-		}
-	}
-	_, _ = st.RunEntry(ctx, "e")
-	_, _ = st.FindDispatch(ctx, "e", time.Now())
-	_, _ = st.Dispatches(ctx, store.DispatchFilter{})
-	_, _ = st.Entries(ctx)
-	_ = st.EnableEntry(ctx, "e", false)
-	_ = st.EnableEntry(ctx, "e", true)
-	_ = st.RemoveEntry(ctx, "e")
-	_, _, _ = rt.Register(ctx, "x", []store.Definition{entry}, false)
-	_ = st.DeleteInstance(ctx, "x", true)
-	_ = rt.Leave(ctx, me)
 }

@@ -44,8 +44,29 @@ func (c *censusTaker) familiesLeaveNothing(childrenIn string, n int) {
 // families sends k parents each way, with two children each, and purges what has ended.
 func (c *censusTaker) families(childrenIn string, k int) {
 	c.t.Helper()
+	for _, end := range c.familyEnds(k) {
+		end(c.family(childrenIn, k))
+		c.sweep()
+		all, err := c.Store.Stats(c.t.Context())
+		c.must(err)
+		for _, s := range all {
+			if s.Total != s.Done+s.Dead+s.Cancelled {
+				c.t.Fatalf("jobs have not ended: %+v", s)
+			}
+		}
+		c.sweep()
+	}
+	for _, name := range c.instances() {
+		_, err := c.Store.Purge(c.t.Context(), store.Filter{Instance: name})
+		c.must(err)
+	}
+	c.sweep()
+}
+
+// familyEnds are the ways in which k families end, of which the parents are parked.
+func (c *censusTaker) familyEnds(k int) []func(parents, children, aside []*store.Lease) {
 	complete := store.Finish{Verb: store.Complete, Result: []byte(`1`)}
-	for _, end := range []func(parents, children, aside []*store.Lease){
+	return []func(parents, children, aside []*store.Lease){
 		func(_, children, aside []*store.Lease) { // as it is meant to be
 			c.Finish(c.t, complete, children...)
 			c.Finish(c.t, complete, aside...)
@@ -91,23 +112,7 @@ func (c *censusTaker) families(childrenIn string, k int) {
 				c.must(c.Store.Delete(c.t.Context(), l.Job.ID))
 			}
 		},
-	} {
-		end(c.family(childrenIn, k))
-		c.sweep()
-		all, err := c.Store.Stats(c.t.Context())
-		c.must(err)
-		for _, s := range all {
-			if s.Total != s.Done+s.Dead+s.Cancelled {
-				c.t.Fatalf("jobs have not ended: %+v", s)
-			}
-		}
-		c.sweep()
 	}
-	for _, name := range c.instances() {
-		_, err := c.Store.Purge(c.t.Context(), store.Filter{Instance: name})
-		c.must(err)
-	}
-	c.sweep()
 }
 
 func (c *censusTaker) instances() []string {

@@ -42,10 +42,7 @@ func TestAStepTakesNoMoreMemoryThanTheDocsSay(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			const jobs = 500
 			rdb := redistest.Start(t).Client(t)
-			st, err := store.Open(rdb, store.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			st := open(t, rdb, "")
 			held := hold(t, st, jobs)
 			commit := func(n, from int, write func(*store.Lease, string) store.StepWrite) (kids []store.NewJob) {
 				for _, l := range held {

@@ -37,10 +37,7 @@ func TestAJobTakesNoMoreMemoryThanTheDocsSay(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			server := redistest.Start(t)
 			rdb := server.Client(t)
-			st, err := store.Open(rdb, store.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			st := open(t, rdb, "")
 			fill(t, st, 1, c.job, c.end, payload) // with the scripts and what an instance takes
 			before := memory(t, rdb)
 			fill(t, st, n, c.job, c.end, payload)

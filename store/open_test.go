@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -20,10 +19,7 @@ func TestOpenDoesNoIOAndCloseLeavesTheCallersClientOpen(t *testing.T) {
 	fault := new(redistest.Fault)
 	rdb := redistest.Shared(t).Client(t)
 	rdb.AddHook(fault)
-	st, err := store.Open(rdb, store.Options{Prefix: redistest.Prefix(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := open(t, rdb, redistest.Prefix(t))
 	if n := fault.Seen(); n != 0 {
 		t.Errorf("Open sent %d commands", n)
 	}
@@ -34,10 +30,7 @@ func TestOpenDoesNoIOAndCloseLeavesTheCallersClientOpen(t *testing.T) {
 
 func TestTheDefaultPrefixIsStint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, err := store.OpenEmbedded(store.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := embedded(t)
 		defer st.Close()
 		noError(t, "enqueuing", enqueue(st, t.Context()))
 		keys := st.Runtime().Client().Keys(t.Context(), "*").Val()
@@ -56,10 +49,7 @@ func TestTheSetOfInstancesIsMadeAgainFromThoseInUse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				st, err := store.OpenEmbedded(store.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				st := embedded(t)
 				defer st.Close()
 				noError(t, name, use(t, st))
 				noError(t, "losing the set", st.Runtime().Client().Del(t.Context(), "stint:instances").Err())
@@ -85,15 +75,14 @@ func TestPrefixesKeepApart(t *testing.T) {
 	rdb := redistest.Shared(t).Client(t)
 	prefix := redistest.Prefix(t)
 	a, b := open(t, rdb, prefix), open(t, rdb, prefix+"-b")
-	job := oneJob()
+	job := aJob()
 	for _, st := range []*store.Store{a, b} {
-		outcome, err := st.Runtime().Enqueue(t.Context(), new(store.Lane), "mail", job)
-		noError(t, "enqueuing", errors.Join(append(outcome, err)...))
+		noError(t, "enqueuing", send(t.Context(), st, new(store.Lane), job))
 	}
-	noError(t, "deleting", a.Delete(t.Context(), job[0].ID))
-	_, err := a.Get(t.Context(), job[0].ID)
+	noError(t, "deleting", a.Delete(t.Context(), job.ID))
+	_, err := a.Get(t.Context(), job.ID)
 	wantErr(t, "of the one", err, store.ErrNotFound)
-	_, err = b.Get(t.Context(), job[0].ID)
+	_, err = b.Get(t.Context(), job.ID)
 	noError(t, "of the other", err)
 }
 
@@ -150,59 +139,9 @@ func TestAFreshStoreIsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestTheEmbeddedServerEndsWithClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // a goroutine left behind fails the test
-		st, err := store.OpenEmbedded(store.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		noError(t, "enqueuing", enqueue(st, t.Context()))
-		noError(t, "closing", st.Close())
-		if err := enqueue(st, t.Context()); err == nil || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after Close: %v, want an error", err)
-		}
-	})
-}
-
-func TestCloseOfTheEmbeddedServerLetsCallsUnderWayEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st, err := store.OpenEmbedded(store.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		noError(t, "enqueuing", enqueue(st, t.Context()))
-		rdb := st.Runtime().Client().(*redis.Client)
-		rdb.AddHook(redistest.Intercept(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if cmd.Name() == "evalsha" { // is held back before it is sent
-				time.Sleep(time.Second)
-			}
-			return next(ctx, cmd)
-		}))
-		var calls sync.WaitGroup
-		for range 3 {
-			calls.Go(func() { noError(t, "a call under way", enqueue(st, t.Context())) })
-		}
-		synctest.Wait()
-		start := time.Now()
-		noError(t, "closing", st.Close())
-		if took := time.Since(start); took < time.Second || took > 2*time.Second {
-			t.Errorf("Close took %v, want as long as the calls under way", took)
-		}
-		calls.Wait()
-		start = time.Now()
-		wantErr(t, "a call after Close", enqueue(st, t.Context()), store.ErrServer)
-		if took := time.Since(start); took != 0 {
-			t.Errorf("the call after Close took %v", took)
-		}
-	})
-}
-
 func TestAClosedClientIsAServerThatRefuses(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	st, err := store.Open(rdb, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := open(t, rdb, "")
 	if err := rdb.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -220,47 +159,4 @@ func TestAPanicOfOnCallHarmsNothing(t *testing.T) {
 	if _, err := st.Stats(t.Context()); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestManyCommandsAtOnceWorkInABubble(t *testing.T) {
-	for range 2 { // what the first leaves behind outside of its bubble, the second would trip over
-		synctest.Test(t, func(t *testing.T) {
-			st, err := store.OpenEmbedded(store.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer st.Close()
-			var all sync.WaitGroup
-			for range 200 {
-				all.Go(func() {
-					if _, err := st.Stats(t.Context()); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			all.Wait()
-		})
-	}
-}
-
-// A bubble whose test has returned has no clock any more: what still connects to the server while it is closed must not sleep.
-func TestWhoConnectsWhileAnEmbeddedServerIsClosedDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		for range 2000 {
-			st, err := store.OpenEmbedded(store.Options{})
-			noError(t, "opening", err)
-			subs := make(chan *store.Subscription)
-			for range 4 {
-				go func() { subs <- st.Runtime().Subscribe("channel") }()
-			}
-			noError(t, "closing", st.Close())
-			for range 4 {
-				noError(t, "ending the subscription", (<-subs).Close())
-			}
-		}
-		if took := time.Since(start); took != 0 {
-			t.Errorf("it took %v", took)
-		}
-	})
 }

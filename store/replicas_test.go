@@ -3,9 +3,6 @@ package store_test
 import (
 	"context"
 	"errors"
-	"os"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,119 +14,6 @@ import (
 	"github.com/stint-go/stint/worker"
 	"github.com/stint-go/stint/worker/workertest"
 )
-
-// replicated is a master with a replica of the test's own, and a store that waits for it.
-type replicated struct {
-	*testing.T
-	master, replica *redistest.Server
-	rdb             *redis.Client // of the master
-	store           *store.Store
-	runtime         *store.Runtime
-	fault           *redistest.Fault
-	terms           store.Terms
-}
-
-func newReplicated(t *testing.T) *replicated {
-	r := &replicated{T: t, master: redistest.Start(t, redistest.Config("repl-diskless-sync-delay 0")), fault: new(redistest.Fault)}
-	r.follow()
-	r.rdb = r.master.Client(t)
-	r.rdb.AddHook(r.fault)
-	var err error
-	if r.store, err = store.Open(r.rdb, store.Options{WaitReplicas: 1}); err != nil {
-		t.Fatal(err)
-	}
-	r.runtime = r.store.Runtime()
-	keep := store.Retention{Age: time.Hour}
-	r.terms = store.Terms{Instance: "mail", Process: uuid.New(), Lease: time.Minute, Period: time.Second, MaxCrashes: 3, Done: keep, Dead: keep}
-	return r
-}
-
-// follow starts a replica and returns when it follows, as the master sees it.
-func (r *replicated) follow() {
-	r.Helper()
-	if r.replica == nil {
-		host, port, _ := strings.Cut(r.master.Addr(), ":")
-		r.replica = redistest.Start(r.T, redistest.Config("replicaof "+host+" "+port))
-	} else {
-		r.replica.Restart()
-	}
-	c := r.master.Client(r.T)
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		info, err := c.Info(r.Context(), "replication").Result()
-		if err == nil && strings.Contains(info, "state=online") {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.Fatalf("the replica does not follow: %v\n%s", err, info)
-		}
-		time.Sleep(10 * time.Millisecond) // between two looks
-	}
-}
-
-// failOver kills the master and returns a store over what the replica has then.
-func (r *replicated) failOver() *store.Store {
-	r.Helper()
-	r.master.Kill()
-	c := r.replica.Client(r.T)
-	if err := c.Do(r.Context(), "replicaof", "no", "one").Err(); err != nil {
-		r.Fatal(err)
-	}
-	st, err := store.Open(c, store.Options{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return st
-}
-
-func (r *replicated) enqueue(lane *store.Lane, jobs ...store.NewJob) error {
-	refused, err := r.runtime.Enqueue(r.Context(), lane, "mail", jobs)
-	return errors.Join(append(refused, err)...)
-}
-
-// accepts enqueues jobs while the replica follows. Where the machine has kept it from answering in time the request is repeated, as the runtime
-// does: it is the same request.
-func (r *replicated) accepts(lane *store.Lane, jobs ...store.NewJob) {
-	r.Helper()
-	var err error
-	for range 30 {
-		err = r.enqueue(lane, jobs...)
-		if _, behind := errors.AsType[*store.ReplicasError](err); !behind {
-			break
-		}
-	}
-	r.must(err)
-}
-
-func aJob() store.NewJob { return store.NewJob{ID: uuid.New(), Payload: []byte(`{}`)} }
-
-func (r *replicated) must(err error) {
-	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
-}
-
-// wantBehind fails the test unless err says that the replica did not acknowledge.
-func (r *replicated) wantBehind(what string, err error) {
-	r.Helper()
-	few, ok := errors.AsType[*store.ReplicasError](err)
-	if !ok || !errors.Is(err, store.ErrServer) || *few != (store.ReplicasError{Acknowledged: 0, Wanted: 1}) {
-		r.Errorf("%s without a replica: %v, want 0 of 1 replicas", what, err)
-	}
-}
-
-func (r *replicated) want(st *store.Store, want store.Stats) {
-	r.Helper()
-	all, err := st.Stats(r.Context())
-	r.must(err)
-	want.Instance = "mail"
-	if len(all) == 1 {
-		all[0].OldestTodo = 0
-	}
-	if len(all) != 1 || all[0] != want {
-		r.Errorf("there are %+v, want %+v", all, want)
-	}
-}
 
 func TestWhatIsAnsweredIsOnTheReplicaWhenTheMasterDies(t *testing.T) {
 	r := newReplicated(t)
@@ -197,13 +81,7 @@ func TestAStepIsNotKeptWithoutTheReplica(t *testing.T) {
 		r.wantBehind("keeping a step", commit())
 	}
 	pause(t, r.replica, false)
-	for range 30 { // until the replica has caught up
-		if err = commit(); err == nil {
-			break
-		}
-		r.wantBehind("keeping it again", err)
-	}
-	r.must(err)
+	r.repeat("keeping it again", commit)
 	page, err := r.failOver().Steps(t.Context(), got.Leases[0].Job.ID, "")
 	if err != nil || len(page.Steps) != 1 || string(page.Steps[0].Result) != `"a receipt"` {
 		t.Errorf("the replica has the steps %+v, %v", page.Steps, err)
@@ -220,14 +98,7 @@ func TestARequestWhoseAnswerWasLateIsRepeatedAndWaitsForTheReplicaAgain(t *testi
 	r.wantBehind("repeating it", r.enqueue(&lane, job))
 	r.want(r.store, store.Stats{Total: 2, Todo: 2})
 	pause(t, r.replica, false)
-	var err error
-	for range 30 { // until the replica has caught up
-		if err = r.enqueue(&lane, job); err == nil {
-			break
-		}
-		r.wantBehind("repeating it again", err)
-	}
-	r.must(err)
+	r.accepts(&lane, job)
 	r.want(r.failOver(), store.Stats{Total: 2, Todo: 2})
 }
 
@@ -256,94 +127,6 @@ func TestAServerThatHasForgottenTheScriptsIsGivenThemAgain(t *testing.T) {
 	r.want(r.store, store.Stats{Total: 3, Todo: 3})
 }
 
-func TestTheReplicasOfTheRightNodeOfAClusterAreWaitedFor(t *testing.T) {
-	c := redistest.StartCluster(t, 3, redistest.Config("repl-diskless-sync-delay 0"))
-	st, err := store.Open(c.Client(t), store.Options{WaitReplicas: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const instance = "mail"
-	owner := c.Nodes[c.Owner(c.Slot("stint:{mail}:jobs"))]
-	_, err = st.Runtime().Enqueue(t.Context(), new(store.Lane), instance, []store.NewJob{aJob()})
-	if _, ok := errors.AsType[*store.ReplicasError](err); !ok {
-		t.Fatalf("enqueuing where no node has a replica: %v", err)
-	}
-	id, err := owner.Client(t).Do(t.Context(), "cluster", "myid").Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	replica := redistest.Start(t, redistest.Config("cluster-enabled yes", "cluster-config-file nodes.conf"))
-	joinCluster(t, replica.Client(t), owner.Addr(), id)
-
-	var lane store.Lane
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	job := aJob()
-	for err = errors.New("not yet"); err != nil && ctx.Err() == nil; { // until it follows
-		_, err = st.Runtime().Enqueue(ctx, &lane, instance, []store.NewJob{job})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := replica.Client(t).DBSize(t.Context()).Result(); err != nil || n == 0 { // that of keys it would send elsewhere
-		t.Errorf("the replica has %d keys, %v", n, err)
-	}
-
-	// From Redis 7.2 on WAIT is about what was written for its connection: who changes nothing has to write something all the same.
-	noError(t, "resuming what is not paused", st.Resume(ctx, instance))
-	watch := &replicationWatch{replica: replica.Client(t)}
-	rdb := c.Client(t)
-	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(watch) })
-	st, err = store.Open(rdb, store.Options{WaitReplicas: 1})
-	noError(t, "opening", err)
-	noError(t, "resuming it again", st.Resume(ctx, instance))
-	if watch.waits != 2 || watch.idle > 0 { // whether the replica follows, and what was asked
-		t.Errorf("it was waited for %d times, %d times for nothing", watch.waits, watch.idle)
-	}
-}
-
-// replicationWatch counts the pipelines that wait for a replica, and those of them by which it was sent nothing.
-type replicationWatch struct {
-	replica     *redis.Client
-	waits, idle int
-}
-
-func (w *replicationWatch) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (w *replicationWatch) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (w *replicationWatch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[len(cmds)-1].Name() != "wait" {
-			return next(ctx, cmds)
-		}
-		w.replica.ConfigResetStat(ctx)
-		err := next(ctx, cmds)
-		w.waits++
-		if !strings.Contains(w.replica.Info(ctx, "commandstats").Val(), "cmdstat_set:") {
-			w.idle++
-		}
-		return err
-	}
-}
-
-// joinCluster makes a node a replica of the master with the id.
-func joinCluster(t *testing.T, c *redis.Client, addr, id string) {
-	t.Helper()
-	host, port, _ := strings.Cut(addr, ":")
-	if err := c.Do(t.Context(), "cluster", "meet", host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		err := c.Do(t.Context(), "cluster", "replicate", id).Err()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond) // between two tries
-	}
-}
-
 func TestANegativeNumberOfReplicasIsRefused(t *testing.T) {
 	_, err := store.Open(redis.NewClient(&redis.Options{}), store.Options{WaitReplicas: -1})
 	if !errors.Is(err, store.ErrInvalid) {
@@ -360,43 +143,7 @@ func TestTheEmbeddedServerIgnoresReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if _, err := st.Runtime().Enqueue(t.Context(), new(store.Lane), "mail", []store.NewJob{aJob()}); err != nil {
-		t.Error(err)
-	}
-}
-
-// pause stops a server, as a machine that sleeps does, or lets it go on.
-func pause(t *testing.T, s *redistest.Server, on bool) {
-	t.Helper()
-	p, err := os.FindProcess(s.PID())
-	if err == nil {
-		err = p.Signal(map[bool]os.Signal{true: syscall.SIGSTOP, false: syscall.SIGCONT}[on])
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestTheRulesInTheDocsAreEnoughToWaitForReplicas(t *testing.T) {
-	r := newReplicated(t)
-	rules := rulesOf(t, "../docs/operations.md")
-	for _, with := range []bool{false, true} {
-		if with {
-			rules = append(rules, block(t, "../docs/operations.md", "acl-replicas")...)
-		}
-		args := []any{"acl", "setuser", "stint", "reset"}
-		for _, rule := range rules {
-			args = append(args, rule)
-		}
-		r.must(r.rdb.Do(t.Context(), args...).Err())
-		st, err := store.Open(r.master.Client(t, func(o *redis.Options) {
-			o.Username, o.Password, o.DisableIdentity = "stint", "secret", true
-		}), store.Options{WaitReplicas: 1})
-		r.must(err)
-		if err := enqueue(st, t.Context()); with != (err == nil) || !with && !errors.Is(err, store.ErrServer) {
-			t.Errorf("enqueuing, with the rule %v: %v", with, err)
-		}
-	}
+	noError(t, "enqueuing", enqueue(st, t.Context()))
 }
 
 // To the runtime replicas that are away are an outage: it goes on where it was when they are back.

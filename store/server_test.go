@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,141 +20,9 @@ import (
 
 // What a server can be that can't serve: each is an ErrServer, or an error in time.
 
-func open(t *testing.T, rdb redis.UniversalClient, prefix string) *store.Store {
-	t.Helper()
-	st, err := store.Open(rdb, store.Options{Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
-	return st
-}
-
-func noError(t *testing.T, what string, err error) {
-	t.Helper()
-	if err != nil {
-		t.Errorf("%s: %v", what, err)
-	}
-}
-
-func wantErr(t *testing.T, what string, got, want error) {
-	t.Helper()
-	if !errors.Is(got, want) {
-		t.Errorf("%s: error %v, want %v", what, got, want)
-	}
-}
-
-func oneJob() []store.NewJob { return []store.NewJob{{ID: uuid.New(), Payload: []byte(`{}`)}} }
-
-func enqueue(st *store.Store, ctx context.Context) error {
-	outcome, err := st.Runtime().Enqueue(ctx, new(store.Lane), "mail", oneJob())
-	return errors.Join(append(outcome, err)...)
-}
-
-func TestATickThatFindsNoMemoryHasFailedUntilThereIsSome(t *testing.T) {
-	server := redistest.Start(t)
-	e := storetest.Real(t, server.Addr())
-	ctx := t.Context()
-	definition := store.Definition{Key: "e", Spec: "* * * * *", RecordCount: 3, Job: store.NewJob{Payload: []byte(`1`)}}
-	_, _, err := e.Runtime.Register(ctx, "mail", []store.Definition{definition}, false)
-	noError(t, "registering", err)
-	e.Later(t, time.Hour)
-	read, err := e.Runtime.Entries(ctx, "mail", "", []string{"e"})
-	noError(t, "reading the entry", err)
-	tick := read.Now.Add(-time.Minute)
-	ticks := func() []store.EntryTicks {
-		return []store.EntryTicks{{Entry: read.Entries[0], Decisions: []store.Decision{{Tick: tick}}}}
-	}
-	dispatch := func() error {
-		_, _, err := e.Runtime.Dispatch(ctx, new(store.Lane), "mail", "node", ticks())
-		return err
-	}
-	noError(t, "limiting the memory", e.Raw.ConfigSet(ctx, "maxmemory", "1mb").Err())
-	wantErr(t, "dispatching", dispatch(), store.ErrServer)
-	last := tick
-	for i := 10; i >= 0; i-- { // however many can't be, no more are kept than always
-		tick = last.Add(-time.Duration(i) * time.Minute)
-		_, _, err = e.Runtime.Undispatched(ctx, "mail", "node", "no memory", ticks())
-		noError(t, "noting it", err)
-	}
-	if page, err := e.Store.Dispatches(ctx, store.DispatchFilter{}); err != nil || len(page.Dispatches) != 3 {
-		t.Errorf("%+v, %v; want the latest three", page, err)
-	}
-	if d, err := e.Store.FindDispatch(ctx, "e", tick); err != nil || d.Status != store.StatusFailed {
-		t.Errorf("%+v, %v; want it to have failed", d, err)
-	}
-	noError(t, "disabling", e.Store.EnableEntry(ctx, "e", false))
-	noError(t, "limiting it no more", e.Raw.ConfigSet(ctx, "maxmemory", "0").Err())
-	noError(t, "enabling", e.Store.EnableEntry(ctx, "e", true))
-	e.Later(t, time.Hour)
-	read, err = e.Runtime.Entries(ctx, "mail", "", []string{"e"})
-	noError(t, "reading the entry", err)
-	noError(t, "dispatching", dispatch())
-	if d, err := e.Store.FindDispatch(ctx, "e", tick); err != nil || d.Status != store.StatusDispatched {
-		t.Errorf("%+v, %v; want it upgraded", d, err)
-	}
-}
-
-func TestWorkGoesOnWhileTheServerIsOutOfMemory(t *testing.T) {
-	server := redistest.Start(t)
-	e := storetest.Real(t, server.Addr())
-	ctx := t.Context()
-	e.Add(t, 20)
-	held := e.Claim(t, 6)
-	noError(t, "limiting the memory", e.Raw.ConfigSet(ctx, "maxmemory", "1mb").Err())
-	before := e.Stats(t)
-
-	// A process that starts now finds what is there and works on it.
-	fresh := storetest.Real(t, server.Addr())
-	fresh.Store = open(t, fresh.Raw, e.Prefix)
-	fresh.Runtime, fresh.Prefix, fresh.Process = fresh.Store.Runtime(), e.Prefix, e.Process
-	for name, e := range map[string]*storetest.Env{"a process that ran already": e, "one that starts now": fresh} {
-		t.Run(name, func(t *testing.T) {
-			wantErr(t, "enqueuing", enqueue(e.Store, ctx), store.ErrServer)
-			out := e.Exchange(t, e.Terms(), store.Exchange{
-				Finishes: []store.Finish{{Lease: held[0], Verb: store.Complete, Result: []byte(`1`)}, {Lease: held[1], Verb: store.Retry, Delay: time.Hour}},
-				Claims:   []uuid.UUID{held[0].Worker()}, Wait: true,
-			})
-			if len(out.Leases) != 1 || out.Ended[0] != store.Done || out.Ended[1] != store.Scheduled {
-				t.Errorf("finishing and claiming: %+v", out)
-			}
-			held = held[2:]
-			verdicts, _, err := e.Runtime.Heartbeat(ctx, e.Terms(), []store.Beat{{Lease: out.Leases[0], Progress: []byte(`1`)}}, nil)
-			if err != nil || verdicts[0] != store.Held {
-				t.Errorf("a heartbeat: %v, %v", verdicts, err)
-			}
-			if m := e.Reap(t); m.Missing != 0 {
-				t.Errorf("a reap: %+v", m)
-			}
-			id := out.Leases[0].Job.ID
-			_, err = e.Runtime.Await(ctx, "mail", id)
-			noError(t, "awaiting", err)
-			process := store.Process{ID: e.Process, Instances: []string{"mail"}}
-			noError(t, "announcing", e.Runtime.Announce(ctx, process, time.Minute))
-			noError(t, "leaving", e.Runtime.Leave(ctx, process))
-			noError(t, "pausing", e.Store.Pause(ctx, "mail"))
-			noError(t, "resuming", e.Store.Resume(ctx, "mail"))
-			noError(t, "cancelling", e.Store.Cancel(ctx, id))
-			e.Finish(t, store.Finish{Verb: store.Cancel}, out.Leases[0])
-			noError(t, "requeuing", e.Store.Requeue(ctx, id, store.RequeueMode{}))
-			noError(t, "deleting", e.Store.Delete(ctx, id))
-			if page, err := e.Store.List(ctx, store.Filter{}); err != nil || len(page.Jobs) == 0 {
-				t.Errorf("listing: %d jobs, %v", len(page.Jobs), err)
-			}
-			e.Check(t)
-		})
-	}
-	if after := e.Stats(t); after.Total != before.Total-2 {
-		t.Errorf("%d jobs, want %d: each of two deleted one and enqueued none", after.Total, before.Total-2)
-	}
-	noError(t, "giving memory", e.Raw.ConfigSet(ctx, "maxmemory", "0").Err())
-	noError(t, "enqueuing when there is memory again", enqueue(e.Store, ctx))
-}
-
 func TestAReadOnlyReplicaRefusesChangesAndCanBeRead(t *testing.T) {
 	primary := redistest.Start(t, redistest.Config("repl-diskless-sync-delay 0"))
-	host, port, _ := net.SplitHostPort(primary.Addr())
-	replica := redistest.Start(t, redistest.Config("replicaof "+host+" "+port))
+	replica := replicaOf(t, primary)
 	e := storetest.Real(t, primary.Addr())
 	ctx := t.Context()
 	e.Add(t, 2)
@@ -293,119 +159,20 @@ func TestAServerThatDoesNotAnswerIsAnErrorWithinTheDeadline(t *testing.T) {
 	}
 }
 
-// People report of systems like this: statistics block Redis for seconds.
-func TestStatsCostTheSameHoweverManyJobsThereAre(t *testing.T) {
-	server := redistest.Start(t)
-	e := storetest.Real(t, server.Addr())
-	ctx := t.Context()
-	commands := func() map[string]string {
-		e.Stats(t)
-		noError(t, "resetting", e.Raw.ConfigResetStat(ctx).Err())
-		e.Stats(t)
-		calls := map[string]string{}
-		for line := range strings.Lines(e.Raw.Info(ctx, "commandstats").Val()) {
-			name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-			if n, _, _ := strings.Cut(rest, ","); ok && strings.HasPrefix(line, "cmdstat_") && !strings.HasPrefix(name, "config") {
-				calls[name] = n
-			}
-		}
-		return calls
-	}
-	inEach := func(n int) {
-		e.Add(t, 3*n)
-		held := e.Claim(t, n)
-		e.Finish(t, store.Finish{Verb: store.Complete}, held[:n/2]...)
-		e.Finish(t, store.Finish{Verb: store.Retry, Delay: time.Hour}, held[n/2:n/2+n/4]...)
-	}
-	inEach(10)
-	few := commands()
-	for range 10 {
-		inEach(1000)
-	}
-	many := commands()
-	if fmt.Sprint(few) != fmt.Sprint(many) {
-		t.Errorf("with 30 jobs the commands are %v, with 30,000 %v", few, many)
-	}
-	// None of them is of those whose cost grows with what a key holds.
-	for name := range many {
-		constant := []string{"smembers", "evalsha", "exists", "type", "time", "zrange", "zcard", "hlen", "hget", "info", "client|setinfo", "hello"}
-		if !slices.Contains(constant, name) {
-			t.Errorf("counting uses %s", name)
-		}
-	}
-}
-
-// silentHook lets nobody answer for an instance in a pipeline, as a node of a Cluster that is away.
-type silentHook string
-
-func (h silentHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h silentHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (h silentHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		for _, cmd := range cmds {
-			if strings.Contains(fmt.Sprint(cmd.Args()), string(h)) {
-				cmd.SetErr(io.EOF)
-				err = io.EOF
-			}
-		}
-		return err
-	}
-}
-
-func TestANodeThatIsAwayHidesTheStatsOfItsOwnInstancesOnly(t *testing.T) {
-	e := storetest.Real(t, redistest.Start(t).Addr())
-	for _, instance := range []string{"a", "far", "z"} {
-		e.EnqueueTo(t, instance, oneJob()...)
-	}
-	noError(t, "breaking a key", e.Raw.Set(t.Context(), e.Key("z", "dead"), "not ours", 0).Err())
-	e.Runtime.Client().AddHook(silentHook("{far}"))
-	all, err := e.Store.Stats(t.Context())
-	if len(all) != 1 || all[0].Instance != "a" || all[0].Todo != 1 {
-		t.Errorf("stats are %+v, want those of the one that answers and is well", all)
-	}
-	wantErr(t, "counting", err, io.EOF)
-	if _, ok := errors.AsType[*store.KeyError](err); !ok {
-		t.Errorf("counting: %v; want the key named, too", err)
-	}
-}
-
-func TestANodeThatIsAwayHidesItsOwnEntriesOnly(t *testing.T) {
-	e := storetest.Real(t, redistest.Start(t).Addr())
-	const near, far = 120, 30 // more than a round trip is for
-	for i := range near + far {
-		instance := fmt.Sprintf("near-%d", i)
-		if i >= near {
-			instance = fmt.Sprintf("far-%d", i)
-		}
-		_, _, err := e.Runtime.Register(t.Context(), instance, []store.Definition{{
-			Key: instance, Spec: "@daily", Zone: "UTC", Window: time.Hour, Job: store.NewJob{Payload: []byte("1")},
-		}}, false)
-		noError(t, "registering", err)
-	}
-	e.Runtime.Client().AddHook(silentHook("{far-"))
-	all, err := e.Store.Entries(t.Context())
-	if len(all) != near || all[0].Instance != "near-0" {
-		t.Errorf("%d entries, want the %d of those that answer", len(all), near)
-	}
-	wantErr(t, "listing entries", err, io.EOF)
-}
-
 func TestACallHeedsItsDeadlineThoughTheServerIsFrozenWhereTheClientDoes(t *testing.T) {
 	server := redistest.Start(t)
 	st := open(t, server.Client(t, func(o *redis.Options) {
 		o.ReadTimeout, o.ContextTimeoutEnabled, o.MaxRetries = time.Minute, true, -1
 	}), redistest.Prefix(t))
-	job := oneJob()
-	outcome, err := st.Runtime().Enqueue(t.Context(), new(store.Lane), "mail", job)
-	noError(t, "enqueuing", errors.Join(append(outcome, err)...))
-	noError(t, "freezing", syscall.Kill(server.PID(), syscall.SIGSTOP))
+	job := aJob()
+	noError(t, "enqueuing", send(t.Context(), st, new(store.Lane), job))
+	pause(t, server, true)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	_, err = st.Get(ctx, job[0].ID)
+	_, err := st.Get(ctx, job.ID)
 	if took := time.Since(start); err == nil || took > 10*time.Second {
 		t.Errorf("after %v: %v; want an error at once", took, err)
 	}
-	noError(t, "going on", syscall.Kill(server.PID(), syscall.SIGCONT))
+	pause(t, server, false)
 }

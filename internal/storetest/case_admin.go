@@ -96,8 +96,7 @@ func aJobIsFoundByItsIDAlone(t *testing.T, e *Env) {
 			t.Errorf("got %+v, want it in %s", j, name)
 		}
 	}
-	_, err := e.Store.Get(t.Context(), uuid.New())
-	wantErr(t, "an unknown id", err, store.ErrNotFound)
+	wantErr(t, "an unknown id", errOf(e.Store.Get(t.Context(), uuid.New())), store.ErrNotFound)
 	for id := range where {
 		e.cancel(t, id)
 		must(t, e.Store.Requeue(t.Context(), id, store.RequeueMode{}))

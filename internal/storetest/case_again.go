@@ -179,8 +179,7 @@ func aChildOfAParentEnqueuedAgainRunsOnce(t *testing.T, e *Env) {
 	e.finishChild(t, e.claimChildren(t, 1)[0], store.Finish{Verb: store.Complete, Result: []byte(`1`)})
 	for range 2 {
 		must(t, e.Store.Delete(t.Context(), w.Child.ID))
-		_, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})
-		must(t, err)
+		must(t, errOf(e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})))
 		for _, again := range e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases {
 			e.wantWanted(t, "ended, and enqueued late", again, false)
 			e.endChild(t, again, store.Finish{Verb: store.Cancel})

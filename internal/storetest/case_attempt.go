@@ -106,8 +106,7 @@ func aJobThatCrashesTooOftenIsDeadWithItsReason(t *testing.T, e *Env) {
 	e.Later(t, lease+time.Millisecond)
 	terms := e.Terms()
 	terms.MaxCrashes = 1
-	_, err := e.Runtime.Reap(t.Context(), terms)
-	must(t, err)
+	e.reap(t, terms)
 	e.Want(t, store.Dead, once)
 }
 

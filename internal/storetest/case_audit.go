@@ -206,8 +206,7 @@ func whatAnAuditBuriesHasEnded(t *testing.T, e *Env) {
 	j.Deadline = e.Now(t).Add(time.Hour)
 	id := e.Enqueue(t, j)[0]
 	a := e.listen(t, e.Runtime.EndedChannel(id))
-	_, err := e.Runtime.Await(t.Context(), instance, id)
-	must(t, err)
+	must(t, errOf(e.Runtime.Await(t.Context(), instance, id)))
 	e.put(t, "ZREM", e.Key(instance, "todo"), id[:])
 	e.wantAudited(t, "buried", id)
 	if m := a.hear(t, store.Ended); m.Job != id {

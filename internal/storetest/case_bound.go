@@ -20,8 +20,7 @@ func boundCases() []Case {
 
 func aCallTakesAThousandItemsAndNoMore(t *testing.T, e *Env) {
 	ctx, terms, n := t.Context(), e.Terms(), store.MaxCall
-	_, err := e.Runtime.Enqueue(ctx, new(store.Lane), instance, newJobs(n+1))
-	wantErr(t, "1,001 jobs", err, store.ErrInvalid)
+	wantErr(t, "1,001 jobs", errOf(e.Runtime.Enqueue(ctx, new(store.Lane), instance, newJobs(n+1))), store.ErrInvalid)
 	e.Add(t, 2*n)
 	mine := workers(n)
 	out := e.Exchange(t, terms, store.Exchange{Claims: mine})
@@ -53,11 +52,9 @@ func aCallTakesAThousandItemsAndNoMore(t *testing.T, e *Env) {
 			t.Fatalf("finish %d led to %q", i, s)
 		}
 	}
-	_, err = e.Runtime.Exchange(ctx, new(store.Lane), terms, store.Exchange{Claims: workers(n + 1)})
-	wantErr(t, "1,001 claims", err, store.ErrInvalid)
+	wantErr(t, "1,001 claims", errOf(e.Runtime.Exchange(ctx, new(store.Lane), terms, store.Exchange{Claims: workers(n + 1)})), store.ErrInvalid)
 	x.Finishes = append(x.Finishes, x.Finishes[0])
-	_, err = e.Runtime.Exchange(ctx, new(store.Lane), terms, x)
-	wantErr(t, "1,001 finishes", err, store.ErrInvalid)
+	wantErr(t, "1,001 finishes", errOf(e.Runtime.Exchange(ctx, new(store.Lane), terms, x)), store.ErrInvalid)
 }
 
 // sized returns a JSON text of n bytes.

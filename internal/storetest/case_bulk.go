@@ -1,16 +1,11 @@
 package storetest
 
 import (
-	"context"
-	"errors"
-	"net"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/store"
 )
@@ -18,47 +13,8 @@ import (
 // Changes of many jobs at once, in bounded batches.
 func bulkCases() []Case {
 	return named(requeueAllTakesWhatTheErrorSelects, bulkChangesAreOfTheStateAsked, bulkChangesAreByAge, bulkChangesAreByInstance,
-		cancelAllEndsWhatWaitsAndTellsWhatRuns, cancelAllCountsWhatRunsOnce, cancelAllReachesWhatAHeartbeatMoves, requeueAllGoesOnPastWhatDiesAgain, purgeLeavesNoTrace, badBulkFiltersAreRefused, deleteInstanceIsRefusedWhileJobsAreDoing,
-		aDeletedInstanceIsVisibleAgainWithItsNextJob, anEnqueueDuringADeletionIsVisible)
-}
-
-// spy sees the store's commands.
-type spy struct {
-	mu      sync.Mutex
-	scripts int // calls of scripts
-	widest  int // most arguments of one
-	before  map[string]func()
-}
-
-func (e *Env) spy() *spy {
-	s := &spy{before: map[string]func(){}}
-	e.Runtime.Client().AddHook(s)
-	return s
-}
-
-func (s *spy) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (s *spy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		s.mu.Lock()
-		if n := len(cmd.Args()); cmd.Name() == "evalsha" {
-			s.scripts++
-			s.widest = max(s.widest, n)
-		}
-		f := s.before[cmd.Name()]
-		delete(s.before, cmd.Name())
-		s.mu.Unlock()
-		if f != nil {
-			f()
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (s *spy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+		cancelAllEndsWhatWaitsAndTellsWhatRuns, cancelAllCountsWhatRunsOnce, cancelAllReachesWhatAHeartbeatMoves,
+		requeueAllGoesOnPastWhatDiesAgain, purgeLeavesNoTrace, badBulkFiltersAreRefused)
 }
 
 // dead returns n dead jobs, with one of the errors each in turn.
@@ -220,12 +176,6 @@ func cancelAllCountsWhatRunsOnce(t *testing.T, e *Env) {
 	}
 }
 
-// pagesEnd calls f when a change of many jobs has been through a page, and the next has not been picked: before its third script.
-func (s *spy) pagesEnd(f func()) {
-	again := func() { s.before["evalsha"] = f }
-	s.before["evalsha"] = func() { s.before["evalsha"] = again }
-}
-
 // A heartbeat puts the job where the page ended behind all others.
 func cancelAllReachesWhatAHeartbeatMoves(t *testing.T, e *Env) {
 	const n = 250 // a page has 200
@@ -286,79 +236,16 @@ func badBulkFiltersAreRefused(t *testing.T, e *Env) {
 	e.inEachState(t)
 	e.untouched(t, func() {
 		for _, s := range []store.State{store.Scheduled, store.Todo, store.Doing, store.Parked, "running"} {
-			_, err := e.Store.RequeueAll(ctx, store.Filter{State: s})
-			wantErr(t, "requeue of "+string(s), err, store.ErrInvalid)
+			wantErr(t, "requeue of "+string(s), errOf(e.Store.RequeueAll(ctx, store.Filter{State: s})), store.ErrInvalid)
 		}
 		for _, s := range []store.State{store.Done, store.Dead, store.Cancelled, "running"} {
-			_, err := e.Store.CancelAll(ctx, store.Filter{State: s})
-			wantErr(t, "cancel of "+string(s), err, store.ErrInvalid)
+			wantErr(t, "cancel of "+string(s), errOf(e.Store.CancelAll(ctx, store.Filter{State: s})), store.ErrInvalid)
 		}
 		for _, f := range []store.Filter{{State: store.Doing}, {State: "running"}, {Cursor: "x"}, {Limit: 5}, {Limit: -1}, {Instance: "a b"},
 			{State: store.Dead, OlderThan: -1}, {State: store.Scheduled, OlderThan: time.Hour}} {
-			_, err := e.Store.Purge(ctx, f)
-			wantErr(t, "purge", err, store.ErrInvalid)
+			wantErr(t, "purge", errOf(e.Store.Purge(ctx, f)), store.ErrInvalid)
 		}
 		wantErr(t, "deletion", e.Store.DeleteInstance(ctx, "", true), store.ErrInvalid)
 		wantErr(t, "deletion", e.Store.DeleteInstance(ctx, "a{b", true), store.ErrInvalid)
 	})
-}
-
-func deleteInstanceIsRefusedWhileJobsAreDoing(t *testing.T, e *Env) {
-	ctx := t.Context()
-	ids := e.inEachState(t)
-	l := e.claimOne(t)
-	other := e.EnqueueTo(t, "other", newJobs(1)...)[0]
-	e.untouched(t, func() { wantErr(t, "unforced", e.Store.DeleteInstance(ctx, instance, false), store.ErrState) })
-	must(t, e.Store.DeleteInstance(ctx, instance, true))
-	for _, id := range ids {
-		e.WantGone(t, id)
-	}
-	if got := e.Finish(t, store.Finish{Verb: store.Complete}, l)[0]; got != "" {
-		t.Errorf("a lease of it led to %s", got)
-	}
-	if v := e.beat(t, store.Beat{Lease: l})[0]; v != store.Lost {
-		t.Errorf("a heartbeat got %v", v)
-	}
-	e.WantGone(t, l.Job.ID)
-	e.Want(t, store.Todo, other)
-	names, err := e.Store.Instances(ctx)
-	if err != nil || !slices.Equal(names, []string{"other"}) {
-		t.Errorf("instances are %v, %v", names, err)
-	}
-	must(t, e.Store.DeleteInstance(ctx, "never-seen", true))
-}
-
-func aDeletedInstanceIsVisibleAgainWithItsNextJob(t *testing.T, e *Env) {
-	stores := []*store.Store{e.Store}
-	if !e.Fake { // another process, which knows nothing of the deletion
-		second, err := store.Open(e.Raw, store.Options{Prefix: e.Prefix})
-		must(t, err)
-		stores = append(stores, second)
-	}
-	for _, st := range stores {
-		for _, j := range []store.NewJob{{}, {Delay: time.Hour}} {
-			for range 2 {
-				j.ID, j.Payload = uuid.New(), []byte(`1`)
-				outcome, err := st.Runtime().Enqueue(t.Context(), new(store.Lane), instance, []store.NewJob{j})
-				must(t, errors.Join(append(outcome, err)...))
-				if got := e.Job(t, j.ID); got.Instance != instance {
-					t.Errorf("it is of %q", got.Instance)
-				}
-				must(t, e.Store.DeleteInstance(t.Context(), instance, false))
-				e.WantGone(t, j.ID)
-			}
-		}
-	}
-}
-
-func anEnqueueDuringADeletionIsVisible(t *testing.T, e *Env) {
-	e.one(t)
-	var id uuid.UUID
-	s := e.spy()
-	s.before["srem"] = func() { id = e.one(t) }
-	must(t, e.Store.DeleteInstance(t.Context(), instance, false))
-	if id == uuid.Nil {
-		t.Fatal("nothing was enqueued meanwhile")
-	}
-	e.Want(t, store.Todo, id)
 }

@@ -17,11 +17,7 @@ func childCases() []Case {
 }
 
 func everyEndOfAChildReachesItsParent(t *testing.T, e *Env) {
-	reap := func() {
-		if _, err := e.Runtime.Reap(t.Context(), e.childTerms()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	reap := func() { e.reap(t, e.childTerms()) }
 	one := func() *store.Lease { return e.claimChildren(t, 1)[0] }
 	const worker, caller, sweeper = "worker", "caller", "sweeper"
 	for what, c := range map[string]struct {
@@ -78,8 +74,8 @@ func everyEndOfAChildReachesItsParent(t *testing.T, e *Env) {
 			c.end(ids[0])
 			switch c.told {
 			case sweeper:
-				if m, err := e.Runtime.Reap(t.Context(), e.childTerms()); err != nil || m.Sweep != 0 {
-					t.Errorf("the next sweep is due in %v, %v; want at once", m.Sweep, err)
+				if m := e.reap(t, e.childTerms()); m.Sweep != 0 {
+					t.Errorf("the next sweep is due in %v, want at once", m.Sweep)
 				}
 				e.Want(t, store.Parked, l.Job.ID)
 				e.sweep(t, childInstance)
@@ -117,18 +113,14 @@ func aChildsOutcomeIsKeptThoughTheChildIsNot(t *testing.T, e *Env) {
 		e.parkFor(t, l, "thumb")
 		k := e.claimChildren(t, 1)[0]
 		e.Exchange(t, nothing, store.Exchange{Finishes: []store.Finish{{Lease: k, Verb: store.Complete, Result: []byte(`7`)}}})
-		if _, err := e.Runtime.Reap(t.Context(), nothing); err != nil {
-			t.Fatal(err)
-		}
+		e.reap(t, nothing)
 		if j, err := e.Store.Get(t.Context(), id); err != nil || j.State != store.Done {
 			t.Errorf("before its outcome was delivered the child is %q, %v; want it kept", j.State, err)
 		}
 		remove(id)
 		e.sweepLater(t)
 		e.wantStep(t, l.Job.ID, "thumb", store.StepCompleted, `7`, store.FateDone)
-		if _, err := e.Runtime.Reap(t.Context(), nothing); err != nil {
-			t.Fatal(err)
-		}
+		e.reap(t, nothing)
 		e.WantGone(t, id)
 		if n := len(e.Claim(t, 1)); n != 1 {
 			t.Errorf("case %d: claimed %d parents", i, n)

@@ -28,8 +28,7 @@ func aRemovedEntryStopsUntilSomebodyStartsWithIt(t *testing.T, e *Env) {
 	if all := e.entries(t); len(all) != 0 {
 		t.Errorf("%+v, want none", all)
 	}
-	_, err := e.Store.FindDispatch(ctx, "a", tick)
-	wantErr(t, "its record", err, store.ErrNotFound)
+	wantErr(t, "its record", errOf(e.Store.FindDispatch(ctx, "a", tick)), store.ErrNotFound)
 	if got := e.register(t, true, definition("a")); got != "r" {
 		t.Errorf("for who had registered it, it is %q, want removed", got)
 	}
@@ -98,10 +97,7 @@ func anInstanceThatEntriesTargetIsNotDeletedUnlessForced(t *testing.T, e *Env) {
 
 func aRemovalWhoseReplyWasLostLeavesNoName(t *testing.T, e *Env) {
 	e.registered(t, "a")
-	e.Fault.LoseReplyNth(1, onlyScripts)
-	if err := e.Store.RemoveEntry(t.Context(), "a"); err == nil {
-		t.Fatal("the reply was not lost")
-	}
+	e.loseReply(t, func() error { return e.Store.RemoveEntry(t.Context(), "a") })
 	wantErr(t, "removed again", e.Store.RemoveEntry(t.Context(), "a"), store.ErrNotFound)
 	got, _, err := e.Runtime.Register(t.Context(), "other", []store.Definition{definition("a")}, false)
 	if must(t, err); got[0] != store.Registered {
@@ -140,8 +136,7 @@ func aPartThatWasLostIsRegisteredAgain(t *testing.T, e *Env) {
 		if s.Missing || s.Spec != c.with.Spec || c.want != "n" && !s.Last.Equal(last) {
 			t.Errorf("%s: %+v, want it back, and the last tick %v", what, s, last)
 		}
-		_, err := e.Store.RunEntry(t.Context(), "a")
-		must(t, err)
+		must(t, errOf(e.Store.RunEntry(t.Context(), "a")))
 		if got := e.register(t, true, c.with); got != "s" {
 			t.Errorf("%s: then it is %q", what, got)
 		}
@@ -166,8 +161,7 @@ func anEntryWithoutItsJobFailsUntilItIsRegisteredAgain(t *testing.T, e *Env) {
 		if d := e.record(t, "a", next); d.Status != store.StatusFailed || d.Reason != store.ReasonUnmade || d.Node != "node" {
 			t.Errorf("%+v, want it failed", d)
 		}
-		_, err := e.Store.RunEntry(t.Context(), "a")
-		wantErr(t, "by hand", err, store.ErrState)
+		wantErr(t, "by hand", errOf(e.Store.RunEntry(t.Context(), "a")), store.ErrState)
 	}
 	page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{})
 	if err != nil || len(page.Dispatches) != 2 {

@@ -233,8 +233,7 @@ func anAwaitedJobPastItsDeadlineIsAnnounced(t *testing.T, e *Env) {
 	for _, found := range []string{"claim", "reap"} {
 		id := e.Enqueue(t, e.by(t, time.Second))[0]
 		a := e.listen(t, e.Runtime.EndedChannel(id))
-		_, err := e.Runtime.Await(t.Context(), instance, id)
-		must(t, err)
+		must(t, errOf(e.Runtime.Await(t.Context(), instance, id)))
 		e.Later(t, 2*time.Second)
 		if found == "claim" {
 			e.Claim(t, 1)

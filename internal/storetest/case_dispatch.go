@@ -74,10 +74,8 @@ func aTickIsDispatchedOnceWhoeverAsks(t *testing.T, e *Env) {
 	if ids := e.Listed(t, store.Todo); len(ids) != 1 || ids[0] != id || id.Version() != 8 {
 		t.Errorf("jobs %v, want %s", ids, id)
 	}
-	_, err := e.Store.FindDispatch(t.Context(), "a", tick.Add(time.Second))
-	wantErr(t, "another tick", err, store.ErrNotFound)
-	_, err = e.Store.FindDispatch(t.Context(), "b", tick)
-	wantErr(t, "another entry", err, store.ErrNotFound)
+	wantErr(t, "another tick", errOf(e.Store.FindDispatch(t.Context(), "a", tick.Add(time.Second))), store.ErrNotFound)
+	wantErr(t, "another entry", errOf(e.Store.FindDispatch(t.Context(), "b", tick)), store.ErrNotFound)
 }
 
 func aLostReplyOfADispatchCostsNothing(t *testing.T, e *Env) {
@@ -105,8 +103,7 @@ func theClientsOwnRetryOfADispatchHappensOnce(t *testing.T, e *Env) {
 	}
 	<-struck
 	struck = e.Fault.CutReplyNth(1, redistest.Mentions("cron_dispatch:a"))
-	_, err := e.Store.RunEntry(t.Context(), "a")
-	must(t, err)
+	must(t, errOf(e.Store.RunEntry(t.Context(), "a")))
 	<-struck
 	page, err := e.Store.Dispatches(t.Context(), store.DispatchFilter{})
 	if s := e.Stats(t); err != nil || s.Total != 2 || len(page.Dispatches) != 2 {
@@ -178,8 +175,7 @@ func aDispatchByHandIsNoTick(t *testing.T, e *Env) {
 		t.Fatalf("%+v, %v", page, err)
 	}
 	at := page.Dispatches[0].FireAt
-	_, err = e.Store.FindDispatch(ctx, "a", at)
-	wantErr(t, "as a tick", err, store.ErrNotFound)
+	wantErr(t, "as a tick", errOf(e.Store.FindDispatch(ctx, "a", at)), store.ErrNotFound)
 	if after := e.entry(t, "a"); !after.Decided.Equal(entry.Decided) || !after.Last.IsZero() {
 		t.Errorf("%+v, it was %+v", after, entry)
 	}

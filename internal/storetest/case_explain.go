@@ -48,8 +48,7 @@ func eachReasonIsExplained(t *testing.T, e *Env) {
 	e.wantReason(t, ids[store.Cancelled], store.ReasonEnded, "cancelled: e")
 	must(t, e.Store.Cancel(t.Context(), ids[store.Doing]))
 	e.wantReason(t, ids[store.Doing], store.ReasonCancelling, "")
-	_, err := e.Store.Explain(t.Context(), uuid.New())
-	wantErr(t, "an unknown id", err, store.ErrNotFound)
+	wantErr(t, "an unknown id", errOf(e.Store.Explain(t.Context(), uuid.New())), store.ErrNotFound)
 }
 
 func aWaitingJobIsExplainedByWhatHasToGoFirst(t *testing.T, e *Env) {

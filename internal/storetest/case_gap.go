@@ -23,11 +23,7 @@ func (e *Env) pass(t testing.TB) store.Maintained {
 	t.Helper()
 	terms := e.Terms()
 	terms.Period = period
-	m, err := e.Runtime.Reap(t.Context(), terms)
-	if err != nil {
-		t.Fatalf("reaping: %v", err)
-	}
-	return m
+	return e.reap(t, terms)
 }
 
 // passes lets time go by with a pass each period, and returns what was reaped.
@@ -217,9 +213,7 @@ func aShorterLeaseElsewhereEndsNoLonger(t *testing.T, e *Env) {
 	for _, outage := range []time.Duration{0, time.Hour} {
 		reap := func() {
 			t.Helper()
-			m, err := e.Runtime.Reap(t.Context(), quick)
-			must(t, err)
-			if len(m.Reaped) != 0 {
+			if m := e.reap(t, quick); len(m.Reaped) != 0 {
 				t.Errorf("after an outage of %v a lease of %v was ended by a process with one of %v", outage, lease, quick.Lease)
 			}
 		}
@@ -247,22 +241,16 @@ func aShorterLeaseElsewhereEndsNoLonger(t *testing.T, e *Env) {
 
 func aLongerLeaseThatNobodyHasAnyMoreIsForgotten(t *testing.T, e *Env) {
 	quick := e.quick()
-	reap := func() store.Maintained {
-		t.Helper()
-		m, err := e.Runtime.Reap(t.Context(), quick)
-		must(t, err)
-		return m
-	}
 	e.end(t, e.hold(t), store.Complete) // of the long lease
 	for range 5 * int(lease/quick.Period) {
-		reap()
+		e.reap(t, quick)
 		e.Later(t, quick.Period)
 	}
-	reap()
+	e.reap(t, quick)
 	e.one(t)
 	l := e.take(t, "with the short lease", quick, 1, 1).Leases[0]
 	e.Back(t, time.Hour)
-	reap()
+	e.reap(t, quick)
 	if until := e.Job(t, l.Job.ID).LeaseUntil.Sub(e.Now(t)); until > quick.Lease {
 		t.Errorf("when time went back the lease was cut to %v, want %v", until, quick.Lease)
 	}

@@ -33,30 +33,25 @@ func badInstanceNamesAreRefused(t *testing.T, e *Env) {
 	for _, name := range []string{"", "a b", "ä", "a{b", "a}b", "x\x00", "a\nb", "a*", strings.Repeat("n", 129)} {
 		e.untouched(t, func() {
 			wantErr(t, "validating", store.ValidateInstance(name), store.ErrInvalid)
-			_, err := e.Runtime.Enqueue(ctx, new(store.Lane), name, newJobs(1))
-			wantErr(t, "enqueuing", err, store.ErrInvalid)
+			wantErr(t, "enqueuing", errOf(e.Runtime.Enqueue(ctx, new(store.Lane), name, newJobs(1))), store.ErrInvalid)
 			terms := e.Terms()
 			terms.Instance = name
-			_, err = e.Runtime.Exchange(ctx, new(store.Lane), terms, store.Exchange{Claims: workers(1), Wait: true})
+			_, err := e.Runtime.Exchange(ctx, new(store.Lane), terms, store.Exchange{Claims: workers(1), Wait: true})
 			wantErr(t, "exchanging", err, store.ErrInvalid)
 			_, _, err = e.Runtime.Heartbeat(ctx, terms, nil, workers(1))
 			wantErr(t, "a heartbeat", err, store.ErrInvalid)
-			_, err = e.Runtime.Reap(ctx, terms)
-			wantErr(t, "reaping", err, store.ErrInvalid)
+			wantErr(t, "reaping", errOf(e.Runtime.Reap(ctx, terms)), store.ErrInvalid)
 			_, _, err = e.Runtime.Audit(ctx, name, store.AuditCursor{})
 			wantErr(t, "auditing", err, store.ErrInvalid)
-			_, err = e.Runtime.Await(ctx, name, uuid.New())
-			wantErr(t, "awaiting", err, store.ErrInvalid)
+			wantErr(t, "awaiting", errOf(e.Runtime.Await(ctx, name, uuid.New())), store.ErrInvalid)
 			p := store.Process{ID: e.Process, Instances: []string{instance, name}}
 			wantErr(t, "announcing", e.Runtime.Announce(ctx, p, time.Minute), store.ErrInvalid)
 			wantErr(t, "deleting", e.Store.DeleteInstance(ctx, name, true), store.ErrInvalid)
 			wantErr(t, "pausing", e.Store.Pause(ctx, name), store.ErrInvalid)
 			wantErr(t, "resuming", e.Store.Resume(ctx, name), store.ErrInvalid)
 			if name != "" { // which means all of them
-				_, err = e.Store.List(ctx, store.Filter{Instance: name})
-				wantErr(t, "listing", err, store.ErrInvalid)
-				_, err = e.Store.Workers(ctx, name)
-				wantErr(t, "listing workers", err, store.ErrInvalid)
+				wantErr(t, "listing", errOf(e.Store.List(ctx, store.Filter{Instance: name})), store.ErrInvalid)
+				wantErr(t, "listing workers", errOf(e.Store.Workers(ctx, name)), store.ErrInvalid)
 			}
 		})
 	}
@@ -137,8 +132,7 @@ func badPagesAreRefused(t *testing.T, e *Env) {
 		"a cursor of no job":     {Cursor: text("mail todo 1 x")},
 		"a cursor of half a job": {Cursor: text("mail todo 1 ")},
 	} {
-		_, err := e.Store.List(t.Context(), f)
-		wantErr(t, name, err, store.ErrInvalid)
+		wantErr(t, name, errOf(e.Store.List(t.Context(), f)), store.ErrInvalid)
 	}
 }
 
@@ -150,15 +144,13 @@ func badExchangesAreRefused(t *testing.T, e *Env) {
 			"a worker claims twice":   {Claims: []uuid.UUID{w, w}},
 			"a worker finishes twice": {Finishes: []store.Finish{{Lease: l, Verb: store.Complete}, {Lease: l, Verb: store.Bury}}},
 		} {
-			_, err := e.Runtime.Exchange(t.Context(), new(store.Lane), e.Terms(), x)
-			wantErr(t, name, err, store.ErrInvalid)
+			wantErr(t, name, errOf(e.Runtime.Exchange(t.Context(), new(store.Lane), e.Terms(), x)), store.ErrInvalid)
 		}
 	})
 	if _, err := store.Open(nil, store.Options{}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a nil client: %v", err)
 	}
 	for _, prefix := range []string{"a b", "{a}", strings.Repeat("p", 129)} {
-		_, err := store.Open(e.Raw, store.Options{Prefix: prefix})
-		wantErr(t, "prefix "+prefix, err, store.ErrInvalid)
+		wantErr(t, "prefix "+prefix, errOf(store.Open(e.Raw, store.Options{Prefix: prefix})), store.ErrInvalid)
 	}
 }

@@ -1,13 +1,11 @@
 package storetest
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 
-	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 )
 
@@ -25,11 +23,7 @@ func aRequestOfFreshJobsHappensOnceAlsoOnALaneThatWasForgotten(t *testing.T, e *
 	for round := range 3 {
 		for _, forgotten := range []bool{false, true} {
 			jobs := freshJobs(3)
-			struck := e.Fault.LoseReplyNth(1, onlyScripts)
-			if _, err := e.Runtime.Enqueue(t.Context(), &lane, instance, jobs); !errors.Is(err, redistest.ErrFault) {
-				t.Fatalf("with its reply lost an enqueue ended with %v", err)
-			}
-			<-struck
+			e.loseReply(t, func() error { return errOf(e.Runtime.Enqueue(t.Context(), &lane, instance, jobs)) })
 			l := e.claimOne(t) // the first of them runs already
 			for _, key := range e.keys(t) {
 				if forgotten && strings.Contains(key, "}:lane:") {
@@ -123,8 +117,7 @@ func aLowerNumberIsRefused(t *testing.T, e *Env) {
 		t.Fatal(err)
 	}
 	exchange := func(l *store.Lane) error {
-		_, err := e.Runtime.Exchange(ctx, l, e.Terms(), store.Exchange{Claims: workers(1)})
-		return err
+		return errOf(e.Runtime.Exchange(ctx, l, e.Terms(), store.Exchange{Claims: workers(1)}))
 	}
 	must(t, exchange(&working))
 	lateWorking := working

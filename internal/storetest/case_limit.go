@@ -69,8 +69,7 @@ func aCrashLeaksNothingOfALimit(t *testing.T, e *Env) {
 		e.take(t, "at the limit", e.limited(2), 3, 0)
 		e.Later(t, lease+time.Second)
 		e.take(t, "before the reap", e.limited(2), 3, 0)
-		_, err := e.Runtime.Reap(t.Context(), e.limited(2))
-		must(t, err)
+		e.reap(t, e.limited(2))
 	}
 	e.take(t, "after the crashes", e.limited(3), 3, 3)
 }
@@ -104,8 +103,7 @@ func aFreedLimitWakesOne(t *testing.T, e *Env) {
 			must(t, e.Store.Cancel(t.Context(), got[0].Job.ID))
 			fallthrough
 		case crashed:
-			_, err := e.Runtime.Reap(t.Context(), e.limited(1))
-			must(t, err)
+			e.reap(t, e.limited(1))
 		}
 		e.wantWoken(t, "finish "+string(verb), all, 0)
 		e.take(t, "the freed one", e.limited(1), 2, 1)

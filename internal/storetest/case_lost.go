@@ -20,14 +20,20 @@ func lostCases() []Case {
 
 var onlyScripts = redistest.Named("eval")
 
-// lost makes a call of which the reply is lost, and then the same again until it is answered.
-func (e *Env) lost(t *testing.T, call func() error) {
+// loseReply makes a call that is carried out, and of which the reply is lost.
+func (e *Env) loseReply(t *testing.T, call func() error) {
 	t.Helper()
 	struck := e.Fault.LoseReplyNth(1, onlyScripts)
 	if err := call(); !errors.Is(err, redistest.ErrFault) {
 		t.Fatalf("with its reply lost a call ended with %v", err)
 	}
 	<-struck
+}
+
+// lost makes a call of which the reply is lost, and then the same again.
+func (e *Env) lost(t *testing.T, call func() error) {
+	t.Helper()
+	e.loseReply(t, call)
 	if err := call(); err != nil {
 		t.Fatalf("the call again: %v", err)
 	}
@@ -115,16 +121,10 @@ func aRepeatedRequestOfAnEndedAndRemovedJobIsAnsweredAsTheFirst(t *testing.T, e 
 	jobs := newJobs(1)
 	var enqueuing, working, ending store.Lane
 	// Each reply is lost, and the request is repeated when all is over.
-	e.Fault.LoseReplyNth(1, onlyScripts)
-	if _, err := e.Runtime.Enqueue(ctx, &enqueuing, instance, jobs); err == nil {
-		t.Fatal("the reply was not lost")
-	}
+	e.loseReply(t, func() error { return errOf(e.Runtime.Enqueue(ctx, &enqueuing, instance, jobs)) })
 	l := e.claimOne(t)
 	finish := store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}}
-	e.Fault.LoseReplyNth(1, onlyScripts)
-	if _, err := e.Runtime.Exchange(ctx, &ending, terms, finish); err == nil {
-		t.Fatal("the reply was not lost")
-	}
+	e.loseReply(t, func() error { return errOf(e.Runtime.Exchange(ctx, &ending, terms, finish)) })
 	e.WantGone(t, jobs[0].ID)
 	outcome, err := e.Runtime.Enqueue(ctx, &enqueuing, instance, jobs)
 	if err != nil || outcome[0] != nil {
@@ -141,10 +141,7 @@ func aRepeatedRequestOfAnEndedAndRemovedJobIsAnsweredAsTheFirst(t *testing.T, e 
 	// The same for a claim whose job has ended and is gone: there is nothing to hand over any more.
 	e.one(t)
 	mine := workers(1)
-	e.Fault.LoseReplyNth(1, onlyScripts)
-	if _, err := e.Runtime.Exchange(ctx, &working, terms, store.Exchange{Claims: mine}); err == nil {
-		t.Fatal("the reply was not lost")
-	}
+	e.loseReply(t, func() error { return errOf(e.Runtime.Exchange(ctx, &working, terms, store.Exchange{Claims: mine})) })
 	_, found, err := e.Runtime.Heartbeat(ctx, terms, nil, mine)
 	must(t, err)
 	e.end(t, found[0], store.Bury)
@@ -225,10 +222,7 @@ func aRepeatedClaimAfterAReapBringsNothing(t *testing.T, e *Env) {
 	ctx := t.Context()
 	var lane store.Lane
 	x := store.Exchange{Claims: workers(1)}
-	e.Fault.LoseReplyNth(1, onlyScripts)
-	if _, err := e.Runtime.Exchange(ctx, &lane, e.Terms(), x); err == nil {
-		t.Fatal("the reply was not lost")
-	}
+	e.loseReply(t, func() error { return errOf(e.Runtime.Exchange(ctx, &lane, e.Terms(), x)) })
 	e.Later(t, lease+time.Millisecond)
 	e.Reap(t)
 	out, err := e.Runtime.Exchange(ctx, &lane, e.Terms(), x)
@@ -246,10 +240,7 @@ func anAbandonedClaimIsHandedOverAgain(t *testing.T, e *Env) {
 	ctx := t.Context()
 	var lane store.Lane
 	x := store.Exchange{Claims: workers(1)}
-	e.Fault.LoseReplyNth(1, onlyScripts)
-	if _, err := e.Runtime.Exchange(ctx, &lane, e.Terms(), x); err == nil {
-		t.Fatal("the reply was not lost")
-	}
+	e.loseReply(t, func() error { return errOf(e.Runtime.Exchange(ctx, &lane, e.Terms(), x)) })
 	lane.Abandon()
 	out, err := e.Runtime.Exchange(ctx, &lane, e.Terms(), x)
 	must(t, err)

@@ -27,9 +27,7 @@ func familyEnds(t *testing.T, e *Env) map[string]func(l *store.Lease) {
 			terms := e.Terms()
 			terms.MaxCrashes = 1
 			e.Later(t, lease+time.Second)
-			if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-				t.Fatal(err)
-			}
+			e.reap(t, terms)
 		},
 	}
 }
@@ -76,9 +74,7 @@ func aParentThatIsDoneLetsItsChildrenGo(t *testing.T, e *Env) {
 	first := e.claimChildren(t, 1)[0]
 	e.wantWanted(t, "right after its parent was done", first, true)
 	e.sweepLater(t)
-	if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-		t.Fatal(err)
-	}
+	e.reap(t, terms)
 	e.WantGone(t, l.Job.ID) // it stayed until its children had been seen to
 	second := e.claimChildren(t, 1)[0]
 	e.wantWanted(t, "later", second, true)
@@ -101,9 +97,7 @@ func aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone(t *testing.T, e *Env) {
 		l := e.hold(t)
 		id := e.forsake(t, l, nil, "thumb")[0]
 		e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: store.Complete}}})
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
+		e.reap(t, terms)
 		e.sweepLater(t)
 		j, err := e.Store.Get(t.Context(), id)
 		if err != nil || j.State != store.Todo {
@@ -113,9 +107,7 @@ func aChildThatWasNeverEnqueuedRunsThoughItsParentIsDone(t *testing.T, e *Env) {
 		e.wantWanted(t, "with its parent "+what, k, true)
 		e.endChild(t, k, store.Finish{Verb: store.Complete})
 		e.sweepLater(t)
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
+		e.reap(t, terms)
 		if keep == (store.Retention{}) {
 			e.WantGone(t, l.Job.ID)
 		}
@@ -153,8 +145,7 @@ func aChildOfAParentThatIsGoneRunsOnce(t *testing.T, e *Env) {
 	late := func(when string) {
 		t.Helper()
 		must(t, e.Store.Delete(t.Context(), w.Child.ID))
-		_, err := e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})
-		must(t, err)
+		must(t, errOf(e.Runtime.Enqueue(t.Context(), new(store.Lane), childInstance, []store.NewJob{w.Child})))
 		for _, again := range e.Exchange(t, e.childTerms(), store.Exchange{Claims: workers(1)}).Leases {
 			e.wantWanted(t, "ended, and enqueued late "+when, again, false)
 			e.endChild(t, again, store.Finish{Verb: store.Cancel})
@@ -212,12 +203,9 @@ func allChildrenOfAParentThatIsGoneAreSeenTo(t *testing.T, e *Env) {
 
 func aCancelReachesTheChildrenThoughNobodyServesTheirParent(t *testing.T, e *Env) {
 	for what, end := range map[string]func(id uuid.UUID) error{
-		"cancel": func(id uuid.UUID) error { return e.Store.Cancel(t.Context(), id) },
-		"delete": func(id uuid.UUID) error { return e.Store.Delete(t.Context(), id) },
-		"cancel of all": func(uuid.UUID) error {
-			_, err := e.Store.CancelAll(t.Context(), store.Filter{Instance: instance})
-			return err
-		},
+		"cancel":        func(id uuid.UUID) error { return e.Store.Cancel(t.Context(), id) },
+		"delete":        func(id uuid.UUID) error { return e.Store.Delete(t.Context(), id) },
+		"cancel of all": func(uuid.UUID) error { return errOf(e.Store.CancelAll(t.Context(), store.Filter{Instance: instance})) },
 	} {
 		l := e.hold(t)
 		ids := e.spawn(t, l, nil, stepsOf(250)...)

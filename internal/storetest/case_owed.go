@@ -12,23 +12,18 @@ import (
 // What parents and children have still to be told outlasts the bounds of retention, and an instance is not removed over it.
 func owedCases() []Case {
 	return named(childrenThatEndBeyondABoundStayUntilTheyAreTold, anInstanceWithFamiliesIsNotDeletedUnforced,
-		oneUnfinishedChildAmongManyEndedIsEnough, aJobTakesNoStepsOfARemovedInstance)
+		oneUnfinishedChildAmongManyEndedIsEnough, aJobTakesNoStepsOfARemovedInstance, childrenWhoseOutcomeIsOwedKeepNoOtherJob)
 }
 
 func childrenThatEndBeyondABoundStayUntilTheyAreTold(t *testing.T, e *Env) {
 	terms := e.childTerms()
 	terms.Done, terms.Dead, terms.MaxCrashes = store.Retention{Count: 1}, store.Retention{Count: 1}, 1
-	reap := func() {
-		t.Helper()
-		_, err := e.Runtime.Reap(t.Context(), terms)
-		must(t, err)
-	}
 	for state, end := range map[store.State]func(kids []*store.Lease){
 		store.Done:      func(kids []*store.Lease) { e.finishAll(t, terms, store.Complete, kids...) },
 		store.Cancelled: func(kids []*store.Lease) { e.finishAll(t, terms, store.Cancel, kids...) },
 		store.Dead: func([]*store.Lease) {
 			e.Later(t, lease+time.Second)
-			reap()
+			e.reap(t, terms)
 		},
 	} {
 		l := e.hold(t)
@@ -42,7 +37,7 @@ func childrenThatEndBeyondABoundStayUntilTheyAreTold(t *testing.T, e *Env) {
 		}
 		e.sweepLater(t)
 		e.Want(t, store.Todo, l.Job.ID)
-		reap()
+		e.reap(t, terms)
 		if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: state}); err != nil || len(page.Jobs) != 1 {
 			t.Errorf("afterwards %d are kept that are %s, %v; want 1", len(page.Jobs), state, err)
 		}
@@ -82,8 +77,7 @@ func oneUnfinishedChildAmongManyEndedIsEnough(t *testing.T, e *Env) {
 	l := e.hold(t)
 	names := stepsOf(n)
 	ids := e.spawn(t, l, nil, names...)
-	_, err := e.Store.CancelAll(t.Context(), store.Filter{Instance: childInstance})
-	must(t, err)
+	must(t, errOf(e.Store.CancelAll(t.Context(), store.Filter{Instance: childInstance})))
 	last := e.spawn(t, l, nil, "last")[0]
 	e.parkFor(t, l, "last")
 	wantErr(t, "with one that waits", e.Store.DeleteInstance(t.Context(), childInstance, false), store.ErrState)
@@ -112,4 +106,34 @@ func aJobTakesNoStepsOfARemovedInstance(t *testing.T, e *Env) {
 	other := uuid.New()
 	e.Enqueue(t, store.NewJob{ID: other}) // which takes nothing of another's
 	e.wantStep(t, l.Job.ID, "a", store.StepCompleted, `"its own"`, 0)
+}
+
+// Their parents' server may be away for long.
+func childrenWhoseOutcomeIsOwedKeepNoOtherJob(t *testing.T, e *Env) {
+	l := e.hold(t)
+	n := e.size(600, 3000)
+	for held := 0; held < n; { // they end first
+		some := min(250, n-held)
+		names := stepsOf(n)[held : held+some]
+		e.spawn(t, l, nil, names...)
+		for _, k := range e.claimChildren(t, some) {
+			e.endChild(t, k, store.Finish{Verb: store.Complete})
+		}
+		held += some
+	}
+	e.EnqueueTo(t, childInstance, newJobs(10)...)
+	for _, k := range e.claimChildren(t, 10) {
+		e.endChild(t, k, store.Finish{Verb: store.Complete})
+	}
+	terms := e.childTerms()
+	terms.Done = store.Retention{Age: time.Millisecond}
+	for range 20 {
+		e.Later(t, time.Second)
+		e.reap(t, terms)
+	}
+	if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Done, Limit: 1000}); err != nil || len(page.Jobs) != min(n, 1000) {
+		t.Errorf("%d jobs are kept, %v; want the %d children alone", len(page.Jobs), err, n)
+	} else if got := e.Raw.ZCard(t.Context(), e.Key(childInstance, "done")).Val(); got != int64(n) {
+		t.Errorf("%d jobs are done, want %d", got, n)
+	}
 }

@@ -13,8 +13,7 @@ import (
 // What is kept of the jobs that have ended, and for whom.
 func retentionCases() []Case {
 	return named(theLatestAreKeptWhenThereAreTooMany, whatIsTooOldIsTrimmed, aZeroBoundIsUnset, nothingIsKeptWhenBothAreZero,
-		deadJobsHaveTheirOwnBounds, manyExpiredAtOnceAreTrimmedInBoundedCalls, anAwaitedJobStaysAMinuteAndIsAnnounced,
-		anAwaitedJobIsAnnouncedHoweverItEnds, childrenWhoseOutcomeIsOwedKeepNoOtherJob)
+		deadJobsHaveTheirOwnBounds, manyExpiredAtOnceAreTrimmedInBoundedCalls)
 }
 
 // finishAll ends leases in one call under other terms than usual.
@@ -63,12 +62,7 @@ func theLatestAreKeptWhenThereAreTooMany(t *testing.T, e *Env) {
 func whatIsTooOldIsTrimmed(t *testing.T, e *Env) {
 	terms := e.Terms()
 	terms.Done.Age, terms.Dead.Age = time.Hour, 2*time.Hour
-	reap := func() map[store.State]int {
-		t.Helper()
-		m, err := e.Runtime.Reap(t.Context(), terms)
-		must(t, err)
-		return m.Trimmed
-	}
+	reap := func() map[store.State]int { return e.reap(t, terms).Trimmed }
 	e.Add(t, 3)
 	held := e.Claim(t, 3)
 	e.finishAll(t, terms, store.Complete, held[0])
@@ -100,14 +94,12 @@ func aZeroBoundIsUnset(t *testing.T, e *Env) {
 		e.Add(t, 4)
 		e.finishAll(t, terms, store.Complete, e.Claim(t, 4)...)
 		e.Later(t, time.Minute)
-		_, err := e.Runtime.Reap(t.Context(), terms)
-		must(t, err)
+		e.reap(t, terms)
 		want := int64(4)
 		if kept.Count > 0 {
 			want = 2
 			e.Later(t, 1000*time.Hour)
-			_, err := e.Runtime.Reap(t.Context(), terms)
-			must(t, err)
+			e.reap(t, terms)
 		}
 		if s := e.Stats(t); s.Done != want {
 			t.Errorf("with %+v %d are kept, want %d", kept, s.Done, want)
@@ -136,9 +128,8 @@ func nothingIsKeptWhenBothAreZero(t *testing.T, e *Env) {
 	// What was cancelled while it waited goes with the next maintenance.
 	id := e.one(t)
 	must(t, e.Store.Cancel(t.Context(), id))
-	m, err := e.Runtime.Reap(t.Context(), terms)
-	if err != nil || m.Trimmed[store.Cancelled] != 1 {
-		t.Errorf("a reap trimmed %v, %v; want one cancelled", m.Trimmed, err)
+	if m := e.reap(t, terms); m.Trimmed[store.Cancelled] != 1 {
+		t.Errorf("a reap trimmed %v, want one cancelled", m.Trimmed)
 	}
 	if s := e.Stats(t); s.Total != 0 {
 		t.Errorf("%d jobs are left", s.Total)
@@ -158,9 +149,8 @@ func deadJobsHaveTheirOwnBounds(t *testing.T, e *Env) {
 	e.crash(t)
 	e.claimOne(t)
 	e.Later(t, lease+time.Millisecond)
-	m, err := e.Runtime.Reap(t.Context(), terms)
-	if err != nil || m.Trimmed[store.Dead] != 1 || m.Reaped[0].State != store.Dead {
-		t.Errorf("got %+v, %v; want dead and trimmed", m, err)
+	if m := e.reap(t, terms); m.Trimmed[store.Dead] != 1 || m.Reaped[0].State != store.Dead {
+		t.Errorf("got %+v, want dead and trimmed", m)
 	}
 	e.WantGone(t, id)
 }
@@ -219,113 +209,5 @@ func manyExpiredAtOnceAreTrimmedInBoundedCalls(t *testing.T, e *Env) {
 	}
 	if s := e.Stats(t); total != n || s.Total != 1 {
 		t.Errorf("trimmed %d, %d are left; want %d and 1", total, s.Total, n)
-	}
-}
-
-func anAwaitedJobStaysAMinuteAndIsAnnounced(t *testing.T, e *Env) {
-	terms := e.Terms()
-	terms.Done, terms.Dead = store.Retention{}, store.Retention{}
-	for _, v := range []store.Verb{store.Complete, store.Cancel, store.Bury} {
-		e.Add(t, 2)
-		held := e.Claim(t, 2)
-		id := held[0].Job.ID
-		sub := e.listen(t, e.Runtime.EndedChannel(id))
-		if s, err := e.Runtime.Await(t.Context(), instance, id); s != store.Doing || err != nil {
-			t.Errorf("awaiting: %q, %v; want doing", s, err)
-		}
-		e.finishAll(t, terms, v, held...)
-		if m := sub.hear(t, store.Ended); m.Job != id {
-			t.Errorf("the end of %s was announced, want %s", m.Job, id)
-		}
-		reap := func() {
-			t.Helper()
-			_, err := e.Runtime.Reap(t.Context(), terms)
-			must(t, err)
-		}
-		reap()
-		j := e.Job(t, id)
-		if !j.State.Terminal() || v == store.Complete && string(j.Result) != `1` {
-			t.Errorf("within the minute it is %s with %q", j.State, j.Result)
-		}
-		e.WantGone(t, held[1].Job.ID)
-		e.Later(t, time.Minute/2)
-		reap()
-		e.Want(t, j.State, id)
-		e.Later(t, time.Minute/2+time.Second)
-		reap()
-		e.WantGone(t, id)
-		if n := e.Raw.ZCard(t.Context(), e.Key(instance, "awaited")).Val(); n != 0 {
-			t.Errorf("%d jobs are awaited still, want none", n)
-		}
-	}
-	_, err := e.Runtime.Await(t.Context(), instance, uuid.New())
-	wantErr(t, "awaiting nothing", err, store.ErrNotFound)
-}
-
-func anAwaitedJobIsAnnouncedHoweverItEnds(t *testing.T, e *Env) {
-	ctx := t.Context()
-	ends := map[string]func(id uuid.UUID){
-		"cancelled while todo": func(id uuid.UUID) { must(t, e.Store.Cancel(ctx, id)) },
-		"deleted":              func(id uuid.UUID) { must(t, e.Store.Delete(ctx, id)) },
-		"crashed too often": func(id uuid.UUID) {
-			for range 3 {
-				_, err := e.Runtime.Await(ctx, instance, id)
-				must(t, err)
-				e.crash(t)
-			}
-		},
-		"cancelled while doing, reaped": func(id uuid.UUID) {
-			e.claimOne(t)
-			must(t, e.Store.Cancel(ctx, id))
-			e.Later(t, lease+time.Millisecond)
-			e.Reap(t)
-		},
-		"quarantined": func(id uuid.UUID) {
-			e.put(t, "HDEL", e.Key(instance, "jobs"), id[:])
-			e.Claim(t, 1)
-		},
-	}
-	for name, end := range ends {
-		id := e.one(t)
-		sub := e.listen(t, e.Runtime.EndedChannel(id))
-		if _, err := e.Runtime.Await(ctx, instance, id); err != nil {
-			t.Fatal(err)
-		}
-		end(id)
-		if m := sub.hear(t, store.Ended); m.Job != id {
-			t.Errorf("%s: the end of %s was announced, want %s", name, m.Job, id)
-		}
-	}
-}
-
-// Their parents' server may be away for long.
-func childrenWhoseOutcomeIsOwedKeepNoOtherJob(t *testing.T, e *Env) {
-	l := e.hold(t)
-	n := e.size(600, 3000)
-	for held := 0; held < n; { // they end first
-		some := min(250, n-held)
-		names := stepsOf(n)[held : held+some]
-		e.spawn(t, l, nil, names...)
-		for _, k := range e.claimChildren(t, some) {
-			e.endChild(t, k, store.Finish{Verb: store.Complete})
-		}
-		held += some
-	}
-	e.EnqueueTo(t, childInstance, newJobs(10)...)
-	for _, k := range e.claimChildren(t, 10) {
-		e.endChild(t, k, store.Finish{Verb: store.Complete})
-	}
-	terms := e.childTerms()
-	terms.Done = store.Retention{Age: time.Millisecond}
-	for range 20 {
-		e.Later(t, time.Second)
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if page, err := e.Store.List(t.Context(), store.Filter{Instance: childInstance, State: store.Done, Limit: 1000}); err != nil || len(page.Jobs) != min(n, 1000) {
-		t.Errorf("%d jobs are kept, %v; want the %d children alone", len(page.Jobs), err, n)
-	} else if got := e.Raw.ZCard(t.Context(), e.Key(childInstance, "done")).Val(); got != int64(n) {
-		t.Errorf("%d jobs are done, want %d", got, n)
 	}
 }

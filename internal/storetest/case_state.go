@@ -273,6 +273,6 @@ func emptyMeansEmpty(t *testing.T, e *Env) {
 		}
 	}
 	e.Fault.Plug()
-	e.retry(t, func() error { _, err := e.Store.Instances(t.Context()); return err })
+	e.retry(t, func() error { return errOf(e.Store.Instances(t.Context())) })
 	wantSame(t, "with no server", before, e.Content(t))
 }

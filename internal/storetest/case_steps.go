@@ -50,10 +50,7 @@ func aStepSurvivesTheLossOfItsProcess(t *testing.T, e *Env) {
 	if len(again.Steps.Known) != 1 || again.Job.Crashes != 1 {
 		t.Errorf("after a crash it has %+v and %d crashes", again.Steps, again.Job.Crashes)
 	}
-	wantErr(t, "the first holder's next step", func() error {
-		_, err := e.Runtime.Commit(t.Context(), l, limits, local("ship", `1`))
-		return err
-	}(), store.ErrLeaseLost)
+	wantErr(t, "the first holder's next step", errOf(e.Runtime.Commit(t.Context(), l, limits, local("ship", `1`))), store.ErrLeaseLost)
 }
 
 func theFirstValueOfAStepStands(t *testing.T, e *Env) {
@@ -88,8 +85,7 @@ func aStaleWorkerCommitsNothing(t *testing.T, e *Env) {
 	before := e.Content(t)
 	for _, w := range []store.StepWrite{local("charge", `"first"`), local("ship", `1`), child(l, "thumb"),
 		{Name: "nap", Kind: store.SleepStep, Sleep: time.Hour}, {Name: "rows", Kind: store.CursorStep, Save: 1, Value: []byte(`1`)}} {
-		_, err := e.Runtime.Commit(t.Context(), l, limits, w)
-		wantErr(t, "a step of who lost the job", err, store.ErrLeaseLost)
+		wantErr(t, "a step of who lost the job", errOf(e.Runtime.Commit(t.Context(), l, limits, w)), store.ErrLeaseLost)
 	}
 	if got := e.parkFor(t, l, "charge"); got != "" {
 		t.Errorf("a stale park led to %q", got)
@@ -191,9 +187,7 @@ func stepsGoWithTheirJob(t *testing.T, e *Env) {
 		e.commit(t, l, local("a", `1`), local("b", `1`))
 		e.Exchange(t, terms, store.Exchange{Finishes: []store.Finish{{Lease: l, Verb: verb}}})
 		e.Later(t, time.Second)
-		if _, err := e.Runtime.Reap(t.Context(), terms); err != nil {
-			t.Fatal(err)
-		}
+		e.reap(t, terms)
 		e.WantGone(t, l.Job.ID)
 	}
 	l = e.hold(t)
@@ -251,12 +245,9 @@ func stepsAreFoundAndListed(t *testing.T, e *Env) {
 	if d := time.Until(all["c"].Until); e.Fake && (d < 59*time.Minute || d > time.Hour) {
 		t.Errorf("it sleeps for %v", d)
 	}
-	_, err := e.Store.Step(t.Context(), l.Job.ID, "z")
-	wantErr(t, "a step that is not there", err, store.ErrNotFound)
-	_, err = e.Store.Step(t.Context(), uuid.New(), "a")
-	wantErr(t, "a job that is not there", err, store.ErrNotFound)
-	_, err = e.Store.Step(t.Context(), l.Job.ID, "a\nb")
-	wantErr(t, "a bad name", err, store.ErrInvalid)
+	wantErr(t, "a step that is not there", errOf(e.Store.Step(t.Context(), l.Job.ID, "z")), store.ErrNotFound)
+	wantErr(t, "a job that is not there", errOf(e.Store.Step(t.Context(), uuid.New(), "a")), store.ErrNotFound)
+	wantErr(t, "a bad name", errOf(e.Store.Step(t.Context(), l.Job.ID, "a\nb")), store.ErrInvalid)
 }
 
 func aJobOlderThanAnyBoundStillHasItsSteps(t *testing.T, e *Env) {

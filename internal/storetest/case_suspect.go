@@ -207,8 +207,7 @@ func oneCrashAllowedMakesNoSuspect(t *testing.T, e *Env) {
 		id := e.one(t)
 		e.claimOne(t)
 		e.Later(t, lease+time.Second)
-		_, err := e.Runtime.Reap(t.Context(), terms)
-		must(t, err)
+		e.reap(t, terms)
 		e.Want(t, want, id)
 		if got := e.isSuspect(t, id); got != (want == store.Todo) {
 			t.Errorf("with %d crashes allowed it is suspect: %v", limit, got)

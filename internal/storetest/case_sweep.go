@@ -206,10 +206,8 @@ func unresolvedStepsArePaged(t *testing.T, e *Env) {
 	if right != n {
 		t.Errorf("%d of %d were listed", right, n)
 	}
-	_, err := e.Store.Unresolved(t.Context(), instance, "no cursor!")
-	wantErr(t, "a bad cursor", err, store.ErrInvalid)
-	_, err = e.Store.Steps(t.Context(), l.Job.ID, "no cursor!")
-	wantErr(t, "a bad cursor of a job's steps", err, store.ErrInvalid)
+	wantErr(t, "a bad cursor", errOf(e.Store.Unresolved(t.Context(), instance, "no cursor!")), store.ErrInvalid)
+	wantErr(t, "a bad cursor of a job's steps", errOf(e.Store.Steps(t.Context(), l.Job.ID, "no cursor!")), store.ErrInvalid)
 }
 
 func rubbishAmongTheChoresIsRemoved(t *testing.T, e *Env) {

@@ -89,8 +89,7 @@ func aTickThatIsDecidedIsNotDecidedAgain(t *testing.T, e *Env) {
 	if d := e.record(t, "a", tick); d.Status != store.StatusSkipped || d.Reason != "why" {
 		t.Errorf("%+v, want what was decided", d)
 	}
-	_, err := e.Store.FindDispatch(t.Context(), "a", older)
-	wantErr(t, "a tick before", err, store.ErrNotFound)
+	wantErr(t, "a tick before", errOf(e.Store.FindDispatch(t.Context(), "a", older)), store.ErrNotFound)
 	// In one request, too, they only go forward.
 	a = e.decide(t, entry, store.Decision{Tick: tick.Add(2 * time.Minute)}, store.Decision{Tick: tick.Add(time.Minute)})
 	if string(a.Outcomes) != "dx" || !a.Latest.Equal(tick.Add(2*time.Minute)) || e.Stats(t).Total != 1 {

@@ -99,8 +99,7 @@ func becomes() []become {
 		}},
 		{"purge", "cdt", func(e *Env, t *testing.T, id uuid.UUID) {
 			e.end(t, e.claimOne(t), store.Bury)
-			_, err := e.Store.Purge(t.Context(), store.Filter{State: store.Dead})
-			must(t, err)
+			must(t, errOf(e.Store.Purge(t.Context(), store.Filter{State: store.Dead})))
 		}},
 		{"kept not at all", "cdt", func(e *Env, t *testing.T, _ uuid.UUID) {
 			terms := e.Terms()
@@ -112,8 +111,7 @@ func becomes() []become {
 			e.Later(t, 10*time.Minute)
 			terms := e.Terms()
 			terms.Dead = store.Retention{Age: time.Minute}
-			_, err := e.Runtime.Reap(t.Context(), terms)
-			must(t, err)
+			e.reap(t, terms)
 		}},
 		{"trim by count", "cdt", func(e *Env, t *testing.T, _ uuid.UUID) {
 			terms := e.Terms()

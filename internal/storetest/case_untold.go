@@ -121,8 +121,7 @@ func childrenThatCanNotBeToldStandBeforeNoOthers(t *testing.T, e *Env) {
 		if e.Job(t, last.Child.ID).State == store.Cancelled {
 			break
 		}
-		_, err := e.Runtime.Sweep(t.Context(), instance)
-		must(t, err)
+		must(t, errOf(e.Runtime.Sweep(t.Context(), instance)))
 	}
 	e.Want(t, store.Cancelled, last.Child.ID)
 	e.put(t, "DEL", foreign)

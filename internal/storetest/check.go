@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -35,77 +34,6 @@ var Global = map[string]string{"instances": "set", "processes": "zset", "format"
 func (e *Env) keys(t testing.TB) []string {
 	t.Helper()
 	return e.Keys(t, e.Prefix+":*")
-}
-
-// Content returns all that is under the prefix: key, a field or member of it, value or score.
-func (e *Env) Content(t testing.TB) map[string]string {
-	t.Helper()
-	ctx, all := t.Context(), map[string]string{}
-	for _, key := range e.keys(t) {
-		kind, err := e.Raw.Type(ctx, key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		fields := map[string]string{}
-		switch kind {
-		case "hash":
-			fields, err = e.Raw.HGetAll(ctx, key).Result()
-		case "zset":
-			members, zerr := e.Raw.ZRangeWithScores(ctx, key, 0, -1).Result()
-			err = zerr
-			for _, m := range members {
-				fields[m.Member.(string)] = fmt.Sprintf("%.0f", m.Score)
-			}
-		case "set":
-			members, serr := e.Raw.SMembers(ctx, key).Result()
-			err = serr
-			for _, m := range members {
-				fields[m] = ""
-			}
-		case "list":
-			members, lerr := e.Raw.LRange(ctx, key, 0, -1).Result()
-			err = lerr
-			for i, m := range members {
-				fields[fmt.Sprint(i)] = m
-			}
-		case "string":
-			fields[""], err = e.Raw.Get(ctx, key).Result()
-		}
-		if err != nil {
-			t.Fatalf("reading %s: %v", key, err)
-		}
-		for f, v := range fields {
-			all[key+" "+f] = v
-		}
-	}
-	return all
-}
-
-// Kept is Content less what a request leaves behind that changes no job: its lane, the list of those that wait.
-func (e *Env) Kept(t testing.TB) map[string]string {
-	t.Helper()
-	all := e.Content(t)
-	maps.DeleteFunc(all, func(k, _ string) bool {
-		return strings.Contains(k, "}:lane:") || strings.Contains(k, "}:waiting ")
-	})
-	return all
-}
-
-// wantSame fails the test if something has changed.
-func wantSame(t testing.TB, what string, before, after map[string]string) {
-	t.Helper()
-	for k, v := range before {
-		if w, ok := after[k]; !ok {
-			t.Errorf("%s: %q is gone", what, k)
-		} else if v != w {
-			t.Errorf("%s: %q was %q, is %q", what, k, v, w)
-		}
-	}
-	for k, v := range after {
-		if _, ok := before[k]; !ok {
-			t.Errorf("%s: %q is new: %q", what, k, v)
-		}
-	}
 }
 
 // Check fails the test unless all is as it may be between two operations.
@@ -149,6 +77,9 @@ func (e *Env) checkKeys(t testing.TB) []string {
 	return slices.Sorted(maps.Keys(instances))
 }
 
+// lives is how long a key lives at most that expires.
+var lives = map[string]time.Duration{"lane": time.Hour, "cron_removed": 24 * time.Hour}
+
 // checkKey reports whether a key is in the layout, and returns the instance that it belongs to.
 func (e *Env) checkKey(t testing.TB, key string) (instance string, ok bool) {
 	t.Helper()
@@ -159,17 +90,13 @@ func (e *Env) checkKey(t testing.TB, key string) (instance string, ok bool) {
 		instance, name, _ = strings.Cut(tagged, "}:")
 		name, lane, _ := strings.Cut(name, ":")
 		want = Layout[name] + Cron[name]
-		if name == "cron_removed" {
-			ttl, err := e.Raw.PTTL(t.Context(), key).Result()
-			if err != nil || ttl <= 0 || ttl > 24*time.Hour {
-				t.Errorf("key %q lives for %v (%v); want at most a day", key, ttl, err)
+		if most, expires := lives[name]; expires {
+			if ttl, err := e.Raw.PTTL(t.Context(), key).Result(); err != nil || ttl <= 0 || ttl > most {
+				t.Errorf("key %q lives for %v (%v); want at most %v", key, ttl, err, most)
 			}
 		}
-		if name == "lane" {
-			ttl, err := e.Raw.PTTL(t.Context(), key).Result()
-			if err != nil || ttl <= 0 || ttl > time.Hour || len(lane) != 32 {
-				t.Errorf("key %q lives for %v (%v); want at most an hour", key, ttl, err)
-			}
+		if name == "lane" && len(lane) != 32 {
+			t.Errorf("key %q is of no lane", key)
 		}
 	}
 	kind, err := e.Raw.Type(t.Context(), key).Result()
@@ -191,28 +118,8 @@ func (e *Env) checkInstance(t testing.TB, name string) store.Stats {
 		must(t, err)
 		return m
 	}
-	jobs, in, counts := hash("jobs"), map[string]store.State{}, map[store.State]int64{}
-	for _, s := range allStates {
-		ids := set(string(s))
-		if s == store.Todo {
-			ids = append(ids, set("suspects")...)
-		}
-		for _, id := range ids {
-			if was, twice := in[id]; twice {
-				t.Errorf("%s: job %x is both %s and %s", name, id, was, s)
-			}
-			if _, ok := jobs[id]; !ok {
-				t.Errorf("%s: job %x is %s and has no record", name, id, s)
-			}
-			in[id] = s
-			counts[s]++
-		}
-	}
-	for id := range jobs {
-		if in[id] == "" {
-			t.Errorf("%s: job %x is in no state", name, id)
-		}
-	}
+	jobs := hash("jobs")
+	in := statesOf(t, name, jobs, set)
 	for _, key := range []string{"runs", "errors", "progress", "results", "owners", "parents"} {
 		for id := range hash(key) {
 			if in[id] == "" {
@@ -236,8 +143,50 @@ func (e *Env) checkInstance(t testing.TB, name string) store.Stats {
 			t.Errorf("%s: key %q is locked by job %x, which is gone", name, key, id)
 		}
 	}
+	checkWorkers(t, name, hash("workers"), in)
+	counts := map[store.State]int64{}
+	for _, s := range in {
+		counts[s]++
+	}
+	return store.Stats{
+		Instance: name, Total: int64(len(jobs)),
+		Todo: counts[store.Todo], Scheduled: counts[store.Scheduled], Doing: counts[store.Doing], Parked: counts[store.Parked],
+		Done: counts[store.Done], Dead: counts[store.Dead], Cancelled: counts[store.Cancelled],
+	}
+}
+
+// statesOf returns in which state each job of an instance is: each that has a record is in one.
+func statesOf(t testing.TB, name string, jobs map[string]string, set func(key string) []string) map[string]store.State {
+	t.Helper()
+	in := map[string]store.State{}
+	for _, s := range allStates {
+		ids := set(string(s))
+		if s == store.Todo {
+			ids = append(ids, set("suspects")...)
+		}
+		for _, id := range ids {
+			if was, twice := in[id]; twice {
+				t.Errorf("%s: job %x is both %s and %s", name, id, was, s)
+			}
+			if _, ok := jobs[id]; !ok {
+				t.Errorf("%s: job %x is %s and has no record", name, id, s)
+			}
+			in[id] = s
+		}
+	}
+	for id := range jobs {
+		if in[id] == "" {
+			t.Errorf("%s: job %x is in no state", name, id)
+		}
+	}
+	return in
+}
+
+// checkWorkers fails the test unless each job that is doing has one worker, and no other job has any.
+func checkWorkers(t testing.TB, name string, workers map[string]string, in map[string]store.State) {
+	t.Helper()
 	holders := map[string]int{}
-	for worker, token := range hash("workers") {
+	for worker, token := range workers {
 		if len(worker) != 16 || len(token) != 40 {
 			t.Errorf("%s: mapping %x is %x", name, worker, token)
 			continue
@@ -251,11 +200,6 @@ func (e *Env) checkInstance(t testing.TB, name string) store.Stats {
 		if s == store.Doing && holders[id] != 1 {
 			t.Errorf("%s: job %x is doing and has %d workers", name, id, holders[id])
 		}
-	}
-	return store.Stats{
-		Instance: name, Total: int64(len(jobs)),
-		Todo: counts[store.Todo], Scheduled: counts[store.Scheduled], Doing: counts[store.Doing], Parked: counts[store.Parked],
-		Done: counts[store.Done], Dead: counts[store.Dead], Cancelled: counts[store.Cancelled],
 	}
 }
 

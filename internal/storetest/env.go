@@ -43,12 +43,12 @@ type Case struct {
 // Cases returns the whole suite.
 func Cases() []Case {
 	return slices.Concat(stateCases(), placeCases(), attemptCases(), firstCases(), fenceCases(), finishCases(), boundCases(), laneCases(), lostCases(),
-		heartbeatCases(), reapCases(), retentionCases(), scheduleCases(), pauseCases(),
-		wakeCases(), cancelCases(), adminCases(), listCases(),
-		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), explainCases(), optionCases(),
-		cronCases(), cronGoneCases(), cronBadCases(), ownerCases(), dispatchCases(), tickCases(), recordCases(),
+		heartbeatCases(), reapCases(), retentionCases(), awaitedCases(), scheduleCases(), pauseCases(),
+		wakeCases(), waitCases(), cancelCases(), adminCases(), listCases(),
+		uniqueCases(), deadlineCases(), limitCases(), suspectCases(), auditCases(), gapCases(), bulkCases(), deleteInstanceCases(), explainCases(), optionCases(),
+		cronCases(), cronGoneCases(), cronBadCases(), ownerCases(), dispatchCases(), tickCases(), recordCases(), tickFailedCases(),
 		stepCases(), parkCases(), childCases(), orphanCases(), againCases(), owedCases(), stepBoundCases(), untoldCases(), resumeCases(), sweepCases(), spoiltCases(),
-		invalidCases(), brokenCases(), foreignCases(), subscribeCases())
+		invalidCases(), brokenCases(), indexCases(), wrongTypeCases(), foreignCases(), subscribeCases())
 }
 
 // named makes cases of functions and calls them what they are called.

@@ -18,7 +18,7 @@ import (
 // no record may have gone back, and no tick may have been dispatched twice.
 func CheckCron(t *rapid.T, rig ModelRig) {
 	c := &cronMachine{rig: rig, rt: rig.Store.Runtime(), ctx: context.Background(), every: 3 * time.Millisecond,
-		model: cronModel{}, removed: map[string]bool{}, status: map[string]map[int64]string{}, fired: map[uuid.UUID]bool{}}
+		model: cronModel{}, removed: map[string]bool{}, status: map[string]map[int64]string{}, fired: map[uuid.UUID]string{}}
 	if rig.Fake {
 		c.every = time.Minute
 	}
@@ -62,7 +62,7 @@ type cronMachine struct {
 	lanes   [2]store.Lane                 // the lane, and what it was before the last request
 	asked   bool                          // over that lane
 	status  map[string]map[int64]string   // of the records that were seen, by entry and tick
-	fired   map[uuid.UUID]bool            // the jobs of the ticks that were dispatched
+	fired   map[uuid.UUID]string          // the jobs of the ticks that were dispatched, with their entries
 }
 
 var cronKeys = []string{"a", "b"}

@@ -29,7 +29,7 @@ func (c *cronMachine) undispatched(t *rapid.T) {
 }
 
 func (c *cronMachine) byHand(t *rapid.T) {
-	c.admin(t, "by hand", func(key string) error { _, err := c.rig.Store.RunEntry(c.ctx, key); return err }, func(cronModel, string, int64) {})
+	c.admin(t, "by hand", func(key string) error { return errOf(c.rig.Store.RunEntry(c.ctx, key)) }, func(cronModel, string, int64) {})
 }
 
 func (c *cronMachine) enable(t *rapid.T) {
@@ -50,7 +50,8 @@ func (c *cronMachine) remove(t *rapid.T) {
 	}
 	c.admin(t, "remove", func(key string) error { return c.rig.Store.RemoveEntry(c.ctx, key) }, func(m cronModel, key string, _ int64) {
 		delete(m, key)
-		delete(c.status, key) // its records went with it
+		delete(c.status, key) // its records went with it: who registers it anew begins anew
+		maps.DeleteFunc(c.fired, func(_ uuid.UUID, entry string) bool { return entry == key })
 		c.removed[key] = true
 	})
 }
@@ -105,10 +106,10 @@ func (c *cronMachine) check(t *rapid.T) {
 		}
 		if d.Status == store.StatusDispatched && was != d.Status {
 			id := c.rt.JobOfTick(instance, d.Entry, d.FireAt)
-			if d.Job != id || c.fired[id] {
-				t.Fatalf("tick %d of %s is dispatched, by job %s of %s; before: %v", tick, d.Entry, d.Job, id, c.fired[id])
+			if _, before := c.fired[id]; d.Job != id || before {
+				t.Fatalf("tick %d of %s is dispatched, by job %s of %s; before: %v", tick, d.Entry, d.Job, id, before)
 			}
-			c.fired[id] = true
+			c.fired[id] = d.Entry
 			if j, err := c.rig.Store.Get(c.ctx, id); err != nil || j.Tick.Entry != d.Entry || msOf(j.Tick.At) != tick {
 				t.Fatalf("tick %d of %s has the job %+v, %v", tick, d.Entry, j, err)
 			}

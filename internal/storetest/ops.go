@@ -164,7 +164,13 @@ func (e *Env) end(t testing.TB, l *store.Lease, v store.Verb) {
 // Reap makes one call.
 func (e *Env) Reap(t testing.TB) store.Maintained {
 	t.Helper()
-	m, err := e.Runtime.Reap(t.Context(), e.Terms())
+	return e.reap(t, e.Terms())
+}
+
+// reap makes one call under other terms than usual.
+func (e *Env) reap(t testing.TB, terms store.Terms) store.Maintained {
+	t.Helper()
+	m, err := e.Runtime.Reap(t.Context(), terms)
 	if err != nil {
 		t.Fatalf("reaping: %v", err)
 	}
@@ -249,6 +255,9 @@ func wantIDs(t testing.TB, what string, got, want []uuid.UUID) {
 		t.Errorf("%s: got %d jobs %.8s, want %d %.8s", what, len(got), got, len(want), want)
 	}
 }
+
+// errOf is the error of a call of which nothing else is wanted.
+func errOf[T any](_ T, err error) error { return err }
 
 func wantErr(t testing.TB, what string, got, want error) {
 	t.Helper()
