@@ -74,46 +74,6 @@ func TestNoWakeUpIsLostWhateverGoesOnAtTheTime(t *testing.T) {
 	})
 }
 
-func TestAScheduledJobStartsAtItsMillisecond(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
-		r.start()
-		settle(time.Second)
-		at := time.Now()
-		r.enqueue("x", nil, after(10*time.Minute))
-		r.enqueue("x", nil, after(12345*time.Millisecond)) // becomes the next one
-		r.enqueue("x", nil, after(700*time.Millisecond))
-		for _, want := range []time.Duration{700 * time.Millisecond, 12345 * time.Millisecond, 10 * time.Minute} {
-			if d := (<-starts).Sub(at); d != want {
-				t.Errorf("the job started after %v, want %v", d, want)
-			}
-		}
-		r.stopWell()
-	})
-}
-
-func TestARetryComesBackAtItsMillisecond(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		var starts []time.Time
-		worker.Handle(r.sup, "x", func(context.Context, none) error {
-			if starts = append(starts, time.Now()); len(starts) < 3 {
-				return worker.Snooze(1500 * time.Millisecond)
-			}
-			return nil
-		}, worker.Concurrency(1))
-		r.start()
-		r.enqueue("x", nil)
-		settle(10 * time.Second)
-		r.stopWell()
-		if len(starts) != 3 || starts[2].Sub(starts[0]) != 3*time.Second {
-			t.Errorf("started at %v, want 1.5s apart", starts)
-		}
-	})
-}
-
 func TestAnIdleSupervisorHardlyTalks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})

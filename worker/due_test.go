@@ -1,0 +1,116 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/worker"
+)
+
+func TestAScheduledJobStartsAtItsMillisecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		f, starts := startTimes(nothing)
+		worker.Handle(r.sup, "x", f)
+		r.start()
+		settle(time.Second)
+		at := time.Now()
+		r.enqueue("x", nil, after(10*time.Minute))
+		r.enqueue("x", nil, after(12345*time.Millisecond)) // becomes the next one
+		r.enqueue("x", nil, after(700*time.Millisecond))
+		for _, want := range []time.Duration{700 * time.Millisecond, 12345 * time.Millisecond, 10 * time.Minute} {
+			if d := (<-starts).Sub(at); d != want {
+				t.Errorf("the job started after %v, want %v", d, want)
+			}
+		}
+		r.stopWell()
+	})
+}
+
+func TestARetryComesBackAtItsMillisecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		var starts []time.Time
+		worker.Handle(r.sup, "x", func(context.Context, none) error {
+			if starts = append(starts, time.Now()); len(starts) < 3 {
+				return worker.Snooze(1500 * time.Millisecond)
+			}
+			return nil
+		}, worker.Concurrency(1))
+		r.start()
+		r.enqueue("x", nil)
+		settle(10 * time.Second)
+		r.stopWell()
+		if len(starts) != 3 || starts[2].Sub(starts[0]) != 3*time.Second {
+			t.Errorf("started at %v, want 1.5s apart", starts)
+		}
+	})
+}
+
+// pair runs a second supervisor beside the rig's, each with one worker that notes when it is called.
+func pair(t *testing.T, r *rig) (ran chan time.Time, client *worker.Client) {
+	ran = make(chan time.Time, 10)
+	register := func(s *worker.Supervisor) {
+		worker.Handle(s, "mail", func(_ context.Context, long bool) error {
+			ran <- time.Now()
+			if long {
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		}, worker.Concurrency(1))
+	}
+	register(r.sup)
+	other, err := worker.New(r.st, worker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	register(other)
+	r.start()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- other.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	time.Sleep(100 * time.Millisecond)
+	return ran, worker.NewClient(r.st, worker.ClientConfig{})
+}
+
+func TestAScheduledJobIsOnTimeThoughWhoKnewOfItIsBusy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		ran, client := pair(t, r)
+		start := time.Now()
+		for i, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
+			if _, err := client.Enqueue(t.Context(), "mail", i == 0, worker.Delay(delay)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-ran
+		if late := (<-ran).Sub(start) - 600*time.Millisecond; late > 10*time.Millisecond {
+			t.Errorf("it started %v after its time", late)
+		}
+		time.Sleep(time.Minute)
+		r.stopWell()
+	})
+}
+
+func TestAScheduledJobIsOnTimeThoughWhoKnewOfItIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, worker.Config{})
+		ran, client := pair(t, r)
+		start := time.Now()
+		if _, err := client.Enqueue(t.Context(), "mail", false, worker.Delay(600*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		r.stopWell()
+		if late := (<-ran).Sub(start) - 600*time.Millisecond; late > 10*time.Millisecond {
+			t.Errorf("it started %v after its time", late)
+		}
+	})
+}
