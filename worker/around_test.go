@@ -47,11 +47,7 @@ func TestWhatIsAroundStepsTellsThoseThatRunFromThoseThatAreReplayed(t *testing.T
 					return err
 				}
 			}
-			f, err := worker.Async[none](ctx, "kid", "child", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
+			_, err := runChild[none](ctx, "kid", "child", none{})
 			return err
 		}, at1s)
 		id := r.enqueue("order", none{})

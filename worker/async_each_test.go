@@ -40,9 +40,7 @@ func TestAThousandChildrenAreDispatchedInAFewCallsAndWakeTheirParentOnce(t *test
 			return err
 		})
 		worker.HandleResult(r.sup, "square", func(_ context.Context, i int) (int, error) { return i * i, nil }, worker.Concurrency(100))
-		if err := r.st.Pause(t.Context(), "square"); err != nil { // so that nothing else is counted
-			t.Fatal(err)
-		}
+		must(t, r.st.Pause(t.Context(), "square")) // so that nothing else is counted
 		r.start()
 		settle(10 * time.Second) // until all that a process does at its start is done
 		id := r.enqueue("order", none{})
@@ -50,9 +48,7 @@ func TestAThousandChildrenAreDispatchedInAFewCallsAndWakeTheirParentOnce(t *test
 		if calls != 1 || after-before > 10 {
 			t.Errorf("dispatched with %d commands", after-before)
 		}
-		if err := r.st.Resume(t.Context(), "square"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Resume(t.Context(), "square"))
 		settle(5 * time.Minute)
 		r.wantState(id, store.Done, 1, "")
 		if calls != 2 || len(results) != n {
@@ -149,9 +145,7 @@ func TestCancellingAParentCancelsItsChildren(t *testing.T) {
 		r.start()
 		settle(time.Second)
 		r.wantState(id, store.Parked, 0, "")
-		if err := r.st.Cancel(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Cancel(t.Context(), id))
 		settle(time.Minute)
 		r.wantState(id, store.Cancelled, 0, "")
 		if s := r.stats("part"); s.Cancelled != 3 || !errors.Is(told, worker.ErrCancelled) {
@@ -199,9 +193,7 @@ func TestARequeuedParentKeepsWhatIsCommittedAndDispatchesTheFailedAgain(t *testi
 		settle(time.Minute)
 		r.wantState(id, store.Dead, 1, "1 children failed, 0 are open")
 		healed = true
-		if err := r.st.Requeue(t.Context(), id, store.RequeueMode{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Requeue(t.Context(), id, store.RequeueMode{}))
 		settle(time.Minute)
 		r.wantState(id, store.Done, 1, "")
 		if ran["charge"] != 1 || ran["good"] != 1 || ran["bad"] != 2 {
@@ -215,14 +207,7 @@ func TestChildrenGoOverAFewLanesHoweverManyJobsDispatchThem(t *testing.T) {
 	const n = 300
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[none](ctx, "child", "child", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
-			return err
-		}, worker.Concurrency(100))
+		worker.Handle(r.sup, "order", parentOf("child", none{}), worker.Concurrency(100))
 		worker.Handle(r.sup, "child", func(context.Context, none) error { return nil }, worker.Concurrency(100))
 		raw := r.st.Runtime().Client().(*redis.Client)
 		r.enqueueMany("order", n)

@@ -18,6 +18,31 @@ import (
 // once gives up at the first failure.
 var once = worker.Retry(retry.Limit(1, retry.Fixed(0)))
 
+// runChild runs an async step and waits for its child.
+func runChild[T any](ctx context.Context, name, instance string, in any, opts ...worker.EnqueueOption) (T, error) {
+	f, err := worker.Async[T](ctx, name, instance, in, opts...)
+	if err != nil {
+		return *new(T), err
+	}
+	return f.Wait(ctx)
+}
+
+// parentOf is a handler that has a child of an instance and waits for it.
+func parentOf(instance string, in any, opts ...worker.EnqueueOption) func(context.Context, none) error {
+	return func(ctx context.Context, _ none) error {
+		_, err := runChild[none](ctx, "child", instance, in, opts...)
+		return err
+	}
+}
+
+// loseChildren is what a server does that loses the enqueues of an instance's scheduled children.
+func (r *rig) loseChildren(instance string) {
+	r.t.Helper()
+	for _, key := range []string{"jobs", "scheduled", "parents"} {
+		must(r.t, r.st.Runtime().Client().Del(context.Background(), "stint:{"+instance+"}:"+key).Err())
+	}
+}
+
 func TestAnAsyncStepRunsAsAJobOfItsOwnAndItsParentHoldsNoWorker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
@@ -64,11 +89,7 @@ func TestAnOutcomeIsThereAtOnce(t *testing.T) {
 		start := time.Now()
 		var took time.Duration
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[none](ctx, "child", "child", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
+			_, err := runChild[none](ctx, "child", "child", none{})
 			took = time.Since(start)
 			return err
 		})
@@ -89,11 +110,7 @@ func TestAFailedChildIsATypedPermanentError(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		var got error
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[int](ctx, "render", "render", none{})
-			if err != nil {
-				return err
-			}
-			_, got = f.Wait(ctx)
+			_, got = runChild[int](ctx, "render", "render", none{})
 			return got
 		})
 		worker.Handle(r.sup, "render", func(context.Context, none) error { return errors.New("no ink") }, once)
@@ -116,11 +133,7 @@ func TestAChainOfTwentyLevelsOnOneWorkerComesToItsEnd(t *testing.T) {
 			if depth == 0 {
 				return 0, nil
 			}
-			f, err := worker.Async[int](ctx, "below", "x", depth-1)
-			if err != nil {
-				return 0, err
-			}
-			n, err := f.Wait(ctx)
+			n, err := runChild[int](ctx, "below", "x", depth-1)
 			return n + 1, err
 		}, worker.Concurrency(1))
 		id := r.enqueue("x", 20)
@@ -174,11 +187,7 @@ func TestAChildOfAnInstanceThatNobodyServesWaitsAndItsParentSaysSo(t *testing.T)
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[int](ctx, "render", "nobody", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
+			_, err := runChild[int](ctx, "render", "nobody", none{})
 			return err
 		})
 		id := r.enqueue("order", none{})
@@ -204,23 +213,14 @@ func TestALostChildIsBroughtBackByTheSweeper(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		var ran atomic.Int32
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[int](ctx, "child", "child", none{}, worker.Delay(time.Minute))
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
+			_, err := runChild[int](ctx, "child", "child", none{}, worker.Delay(time.Minute))
 			return err
 		})
 		worker.HandleResult(r.sup, "child", func(context.Context, none) (int, error) { ran.Add(1); return 1, nil })
 		id := r.enqueue("order", none{})
 		r.start()
 		settle(time.Second)
-		rdb := r.st.Runtime().Client()
-		for _, key := range []string{"jobs", "scheduled", "parents"} { // as if its server lost the enqueue
-			if err := rdb.Del(t.Context(), "stint:{child}:"+key).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		r.loseChildren("child")
 		settle(5 * time.Minute)
 		r.wantState(id, store.Done, 1, "")
 		if n := ran.Load(); n != 1 {

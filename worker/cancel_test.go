@@ -28,9 +28,7 @@ func TestCancellingEndsTheContextAtOnceAndAnErrorThenIsCancelled(t *testing.T) {
 			id := r.enqueue("x", nil)
 			synctest.Wait()
 			start := time.Now()
-			if err := r.st.Cancel(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.st.Cancel(t.Context(), id))
 			synctest.Wait()
 			if cause != worker.ErrCancelled || time.Since(start) != 0 {
 				t.Errorf("cause %v after %v, want ErrCancelled at once", cause, time.Since(start))
@@ -48,9 +46,7 @@ func TestCompletingACancelledJobMakesItDone(t *testing.T) {
 		r.start()
 		id := r.enqueue("x", nil)
 		synctest.Wait()
-		if err := r.st.Cancel(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Cancel(t.Context(), id))
 		synctest.Wait()
 		r.wantState(id, store.Done, 1, "")
 		r.stopWell()
@@ -70,9 +66,7 @@ func TestACancelThatNobodyHeardComesWithTheHeartbeat(t *testing.T) {
 		id := r.enqueue("x", nil)
 		settle(1100 * time.Millisecond)
 		r.deafen(func() {
-			if err := r.st.Cancel(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.st.Cancel(t.Context(), id))
 		})
 		settle(time.Second)
 		if cause != worker.ErrCancelled {
@@ -100,9 +94,7 @@ func TestCancelEndsWhatWaitsAndTellsWhatRuns(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		for _, id := range []uuid.UUID{later, doing} {
-			if err := c.Cancel(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Cancel(t.Context(), id))
 			if j := r.waits(c, id); j.State != store.Cancelled {
 				t.Errorf("%s, want cancelled", j.State)
 			}

@@ -48,47 +48,33 @@ func TestARetryComesBackAtItsMillisecond(t *testing.T) {
 	})
 }
 
-// pair runs a second supervisor beside the rig's, each with one worker that notes when it is called.
-func pair(t *testing.T, r *rig) (ran chan time.Time, client *worker.Client) {
+// pair starts the rig and another process beside it, each with one worker that notes when it is called.
+func pair(r *rig) (ran chan time.Time) {
+	r.t.Helper()
 	ran = make(chan time.Time, 10)
-	register := func(s *worker.Supervisor) {
-		worker.Handle(s, "mail", func(_ context.Context, long bool) error {
+	other := r.second(worker.Config{})
+	for _, process := range []*rig{r, other} {
+		worker.Handle(process.sup, "mail", func(_ context.Context, long bool) error {
 			ran <- time.Now()
 			if long {
 				time.Sleep(5 * time.Second)
 			}
 			return nil
 		}, worker.Concurrency(1))
+		process.start()
 	}
-	register(r.sup)
-	other, err := worker.New(r.st, worker.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	register(other)
-	r.start()
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- other.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	r.t.Cleanup(other.stopWell)
 	time.Sleep(100 * time.Millisecond)
-	return ran, worker.NewClient(r.st, worker.ClientConfig{})
+	return ran
 }
 
 func TestAScheduledJobIsOnTimeThoughWhoKnewOfItIsBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		ran, client := pair(t, r)
+		ran, c := pair(r), r.client()
 		start := time.Now()
 		for i, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
-			if _, err := client.Enqueue(t.Context(), "mail", i == 0, worker.Delay(delay)); err != nil {
-				t.Fatal(err)
-			}
+			r.accepts(c, "mail", i == 0, worker.Delay(delay))
 		}
 		<-ran
 		if late := (<-ran).Sub(start) - 600*time.Millisecond; late > 10*time.Millisecond {
@@ -102,11 +88,9 @@ func TestAScheduledJobIsOnTimeThoughWhoKnewOfItIsBusy(t *testing.T) {
 func TestAScheduledJobIsOnTimeThoughWhoKnewOfItIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		ran, client := pair(t, r)
+		ran, c := pair(r), r.client()
 		start := time.Now()
-		if _, err := client.Enqueue(t.Context(), "mail", false, worker.Delay(600*time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
+		r.accepts(c, "mail", false, worker.Delay(600*time.Millisecond))
 		time.Sleep(100 * time.Millisecond)
 		r.stopWell()
 		if late := (<-ran).Sub(start) - 600*time.Millisecond; late > 10*time.Millisecond {

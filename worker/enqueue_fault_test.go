@@ -35,9 +35,7 @@ func TestALostReplyOfAnEnqueueMakesOneJobAndNoError(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				select {
-				case <-struck:
-				default:
+				if !came(struck) {
 					t.Fatal("no fault has happened")
 				}
 				again, err := c.Enqueue(t.Context(), "images", 2) // over the same lane
@@ -68,12 +66,8 @@ func TestAServerThatRefusesIsAnErrorAtOnce(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		c, redis := r.client(), r.st.Runtime().Client()
 		r.accepts(c, "images", 0)
-		if err := redis.Rename(t.Context(), "stint:{images}:todo", "kept").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := redis.Set(t.Context(), "stint:{images}:todo", "foreign", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, redis.Rename(t.Context(), "stint:{images}:todo", "kept").Err())
+		must(t, redis.Set(t.Context(), "stint:{images}:todo", "foreign", 0).Err())
 		start := time.Now()
 		_, err := c.Enqueue(t.Context(), "images", 1)
 		var key *store.KeyError
@@ -84,9 +78,7 @@ func TestAServerThatRefusesIsAnErrorAtOnce(t *testing.T) {
 			t.Errorf("it took %v, want none", took)
 		}
 		r.accepts(c, "mail", 1) // another instance has nothing to do with it
-		if err := redis.Rename(t.Context(), "kept", "stint:{images}:todo").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, redis.Rename(t.Context(), "kept", "stint:{images}:todo").Err())
 		r.accepts(c, "images", 2)
 		if n := r.stats("images").Todo; n != 2 {
 			t.Errorf("%d jobs, want 2", n)

@@ -182,9 +182,7 @@ func TestARequestIsNotRepeatedForLongerThanItIsKnown(t *testing.T) {
 			!strings.Contains(fmt.Sprint(err), "whether it was accepted is not known") || id == uuid.Nil {
 			t.Errorf("%v, %v; want the id, and that the outcome is not known", id, err)
 		}
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-ended)
 		time.Sleep(time.Hour) // until long after the outage
 		if s := r.stats("images"); s.Total != 0 {
 			t.Errorf("%d jobs: the one that has ended is there again", s.Total)

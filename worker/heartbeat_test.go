@@ -228,9 +228,7 @@ func TestWhatAnIdleWorkerHoldsWithoutKnowingIsGivenBack(t *testing.T) {
 		synctest.Wait()
 		idle := of[worker.JobStarted](r.events)[0].Worker
 		// Somebody claims in its name, as if a claim of ours had been carried out after we gave it up.
-		if err := r.st.Runtime().Client().Del(t.Context(), "stint:{x}:waiting").Err(); err != nil {
-			t.Fatal(err) // so that nobody is woken
-		}
+		must(t, r.st.Runtime().Client().Del(t.Context(), "stint:{x}:waiting").Err()) // so that nobody is woken
 		id := r.enqueue("x", nil)
 		r.claimAs(idle, "x", 4*time.Second)
 		r.wantState(id, store.Doing, 1, "")

@@ -127,9 +127,7 @@ func TestADrainTimeoutMayBeForEver(t *testing.T) {
 		r.start()
 		id := r.enqueue("long", none{})
 		time.Sleep(time.Second)
-		if err := r.stopped(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		r.stopWell()
 		if j := r.job(id); j.State != store.Done {
 			t.Errorf("it is %s, want done", j.State)
 		}
@@ -165,9 +163,7 @@ func TestAHookOfTheRedisClientThatPanicsOrExitsEndsNothing(t *testing.T) {
 				if j := r.job(id); j.State != store.Done {
 					t.Errorf("it is %s, want done", j.State)
 				}
-				if err := r.stopped(); err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				r.stopWell()
 			})
 		})
 	}

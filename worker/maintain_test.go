@@ -51,9 +51,7 @@ func TestTrimmedJobsAndAnInconsistencyAreEvents(t *testing.T) {
 		if e := of[worker.Inconsistent](r.events); len(e) != 0 {
 			t.Errorf("events %+v, want none", e)
 		}
-		if err := r.st.Runtime().Client().HSet(t.Context(), "stint:{x}:jobs", "a stray", "record").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Runtime().Client().HSet(t.Context(), "stint:{x}:jobs", "a stray", "record").Err())
 		settle(6 * time.Second)
 		if e := of[worker.Inconsistent](r.events); len(e) == 0 || e[0].Missing != 1 || e[0].Instance != "x" {
 			t.Errorf("events %+v, want some", e)

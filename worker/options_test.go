@@ -149,9 +149,7 @@ func TestAnAuditFollowsAnInconsistencyAndTellsWhatItPutRight(t *testing.T) {
 		redis := r.st.Runtime().Client()
 		lost := ids[:5]
 		for _, id := range lost {
-			if err := redis.ZRem(t.Context(), "stint:{x}:scheduled", string(id[:])).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, redis.ZRem(t.Context(), "stint:{x}:scheduled", string(id[:])).Err())
 		}
 		settle(10 * time.Second)
 		told := map[uuid.UUID]int{}

@@ -98,11 +98,7 @@ func TestNothingOfWhatDoesNotDecodeIsInAJobsLastError(t *testing.T) {
 			return err
 		}, at1s)
 		worker.Handle(r.sup, "parent", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[in](ctx, "kid", "kid", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
+			_, err := runChild[in](ctx, "kid", "kid", none{})
 			return err
 		})
 		r.start()
@@ -138,9 +134,7 @@ func TestABrokenRecordIsBuriedWithoutAHandler(t *testing.T) {
 		worker.Handle(r.sup, "x", f)
 		broken := r.enqueue("x", nil)
 		good := r.enqueue("x", nil)
-		if err := r.st.Runtime().Client().HSet(t.Context(), "stint:{x}:jobs", string(broken[:]), "garbage").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Runtime().Client().HSet(t.Context(), "stint:{x}:jobs", string(broken[:]), "garbage").Err())
 		r.start()
 		settle(time.Second)
 		if s := r.stats("x"); s.Dead != 1 || s.Done != 1 || len(starts) != 1 {

@@ -101,7 +101,14 @@ func (r *rig) stopped() error {
 // stopWell is for the end of tests that are about something else.
 func (r *rig) stopWell() {
 	r.t.Helper()
-	if err := r.stopped(); err != nil {
+	r.stop()
+	r.ranWell()
+}
+
+// ranWell waits for the end of a supervisor that was told to stop.
+func (r *rig) ranWell() {
+	r.t.Helper()
+	if err := <-r.ran; err != nil {
 		r.t.Errorf("Run returned %v, want nil", err)
 	}
 }
@@ -118,9 +125,7 @@ func (r *rig) enqueue(instance string, payload any, edit ...func(*store.NewJob))
 		f(&j)
 	}
 	for _, err := range r.enqueueAll(instance, j) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, err)
 	}
 	return j.ID
 }
@@ -148,9 +153,7 @@ func (r *rig) enqueueMany(instance string, n int) {
 	}
 	for some := range slices.Chunk(jobs, store.MaxCall) {
 		for _, err := range r.enqueueAll(instance, some...) {
-			if err != nil {
-				r.t.Fatal(err)
-			}
+			must(r.t, err)
 		}
 	}
 }
@@ -302,4 +305,12 @@ func (l *lines) count(text string) int {
 func settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -262,15 +262,11 @@ func TestAJobOfASharedPoolIsCancelledWhereItRuns(t *testing.T) {
 		r.start()
 		a, b := r.enqueue("a", nil), r.enqueue("b", nil)
 		settle(time.Second)
-		if err := r.st.Cancel(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Cancel(t.Context(), b))
 		synctest.Wait()
 		r.wantState(b, store.Cancelled, 1, worker.ErrCancelled.Error())
 		r.wantState(a, store.Doing, 1, "")
-		if err := r.st.Cancel(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Cancel(t.Context(), a))
 		synctest.Wait()
 		r.stopWell()
 	})

@@ -98,9 +98,7 @@ func TestAPermanentErrorOfAStepIsKeptUntilTheJobIsRequeued(t *testing.T) {
 		if calls != 1 || !errors.Is(seen[1], worker.ErrStepFailed) {
 			t.Errorf("called %d times, then %v", calls, seen[1])
 		}
-		if err := r.st.Requeue(t.Context(), id, store.Resume); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Requeue(t.Context(), id, store.Resume))
 		settle(time.Minute)
 		if calls != 2 {
 			t.Errorf("after a requeue it was called %d times, want 2", calls)
@@ -156,9 +154,7 @@ func TestAnIdempotencyKeyIsTheSameUntilTheStepIsDropped(t *testing.T) {
 		r.start()
 		settle(time.Minute)
 		for _, m := range []store.RequeueMode{store.Resume, store.Fresh, store.FromStep("b")} {
-			if err := r.st.Requeue(t.Context(), id, m); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.st.Requeue(t.Context(), id, m))
 			settle(time.Minute)
 		}
 		r.stopWell()

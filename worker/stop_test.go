@@ -59,9 +59,7 @@ func TestStop1AClaimInFlightIsAwaitedAndWhatItBringsIsReleased(t *testing.T) {
 		}()
 		settle(100 * time.Millisecond) // it is claimed, the reply is on its way
 		r.wantStateNow(theID, store.Doing)
-		if err := r.stopped(); err != nil {
-			t.Errorf("Run returned %v, want nil", err)
-		}
+		r.stopWell()
 		if len(starts) != 1 {
 			t.Error("a handler was called after the stop")
 		}
@@ -83,9 +81,7 @@ func TestStop1NothingIsClaimedAnyMore(t *testing.T) {
 		r.stop()
 		synctest.Wait()
 		r.enqueueMany("x", 3)
-		if err := <-r.ran; err != nil {
-			t.Errorf("Run returned %v, want nil", err)
-		}
+		r.ranWell()
 		if s := r.stats("x"); s.Done != 1 || s.Todo != 3 || len(starts) != 1 {
 			t.Errorf("%+v after %d attempts, want one done and three waiting", s, len(starts))
 		}
@@ -105,9 +101,7 @@ func TestStop1NothingIsReapedAnyMore(t *testing.T) {
 		r.stop()
 		settle(5 * time.Second)
 		r.wantState(id, store.Doing, 1, "")
-		if err := <-r.ran; err != nil {
-			t.Errorf("Run returned %v, want nil", err)
-		}
+		r.ranWell()
 	})
 }
 
@@ -134,9 +128,7 @@ func TestStop1TheProcessIsNoLongerListedAndOthersAreWokenInItsPlace(t *testing.T
 		if ps, err := r.st.Processes(t.Context()); err != nil || len(ps) != 1 {
 			t.Errorf("processes %+v: %v; want the other one", ps, err)
 		}
-		if err := <-r.ran; err != nil {
-			t.Errorf("Run returned %v, want nil", err)
-		}
+		r.ranWell()
 		other.stopWell()
 	})
 }
@@ -146,9 +138,7 @@ func TestStop1AProcessIsNoLongerListedThoughAnInstanceIsInTrouble(t *testing.T) 
 		r := newRig(t, worker.Config{})
 		worker.Handle(r.sup, "x", returns(nil))
 		worker.Handle(r.sup, "y", returns(nil))
-		if err := r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err())
 		r.start()
 		settle(20 * time.Second)
 		if ps, err := r.st.Processes(t.Context()); err != nil || len(ps) != 1 || len(of[worker.LoopFailed](r.events)) == 0 {

@@ -100,15 +100,10 @@ func TestATrippedInstanceHandsItsWakeUpsOn(t *testing.T) {
 		r.start()
 		r.enqueue("x", nil)
 		settle(2 * time.Second)
-		other, err := worker.New(r.st, worker.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := r.second(worker.Config{})
 		var g diary
-		worker.Handle(other, "x", g.takes("x", func() time.Duration { return time.Millisecond }), worker.Concurrency(1))
-		ctx, cancel := context.WithCancel(t.Context())
-		ran := make(chan error)
-		go func() { ran <- other.Run(ctx) }()
+		worker.Handle(other.sup, "x", g.takes("x", func() time.Duration { return time.Millisecond }), worker.Concurrency(1))
+		other.start()
 		settle(7 * time.Second) // both wait to be woken, and the tripped one was there first
 		for range 5 {
 			r.enqueue("x", nil)
@@ -118,10 +113,7 @@ func TestATrippedInstanceHandsItsWakeUpsOn(t *testing.T) {
 			t.Errorf("the other process has run %d jobs, want 5", n)
 		}
 		f.want(t, "tripped", 1, 0)
-		cancel()
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
+		other.stopWell()
 		r.stopWell()
 	})
 }

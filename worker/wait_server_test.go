@@ -147,9 +147,7 @@ func TestWaitSurvivesARestartOfRedis(t *testing.T) {
 	redistest.Eventually(t, "it is heard", heard)
 	server.Restart()
 	redistest.Eventually(t, "it is heard", heard)
-	if err := c.Cancel(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Cancel(t.Context(), id))
 	start := time.Now()
 	if j := <-ended; j.State != store.Cancelled {
 		t.Errorf("%s, want cancelled", j.State)

@@ -72,9 +72,7 @@ func TestWaitOfAJobThatHasEndedReturnsAtOnce(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		c := r.client()
 		id := r.accepts(c, "images", 1)
-		if err := c.Cancel(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Cancel(t.Context(), id))
 		before := r.fault.Seen()
 		if j := r.waits(c, id); j.State != store.Cancelled {
 			t.Errorf("%s, want cancelled", j.State)

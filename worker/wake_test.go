@@ -96,18 +96,14 @@ func TestAResumedInstanceIsServedAtOnce(t *testing.T) {
 		worker.Handle(r.sup, "x", f)
 		r.start()
 		settle(time.Second)
-		if err := r.st.Pause(t.Context(), "x"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Pause(t.Context(), "x"))
 		r.enqueue("x", nil)
 		settle(33 * time.Second)
 		if len(starts) != 0 {
 			t.Fatal("a job of a paused instance was run")
 		}
 		at := time.Now()
-		if err := r.st.Resume(t.Context(), "x"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Resume(t.Context(), "x"))
 		if d := (<-starts).Sub(at); d != 0 {
 			t.Errorf("started %v after the instance was resumed, want at once", d)
 		}
@@ -220,9 +216,7 @@ func TestAJobStartsWithoutDelayAfterItsInstanceWasDeleted(t *testing.T) {
 		worker.Handle(r.sup, "x", f)
 		r.start()
 		settle(100 * time.Millisecond)
-		if err := r.st.DeleteInstance(t.Context(), "x", false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.DeleteInstance(t.Context(), "x", false))
 		settle(100 * time.Millisecond)
 		at := time.Now()
 		r.enqueue("x", nil)
@@ -285,14 +279,10 @@ func TestAnInstanceOfASharedPoolIsAskedAgainSoonAfterItCouldNotBe(t *testing.T) 
 		worker.Handle(r.sup, "x", returns(nil), worker.In("both", 1))
 		worker.Handle(r.sup, "y", returns(nil), worker.In("both", 1))
 		id := r.enqueue("x", nil)
-		if err := r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err())
 		r.start()
 		settle(22 * time.Second)
-		if err := r.st.Runtime().Client().Del(t.Context(), "stint:{x}:done").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Runtime().Client().Del(t.Context(), "stint:{x}:done").Err())
 		settle(1100 * time.Millisecond)
 		r.wantState(id, store.Done, 1, "")
 		r.stopWell()
