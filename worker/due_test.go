@@ -11,8 +11,7 @@ import (
 func TestAScheduledJobStartsAtItsMillisecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(time.Second)
 		at := time.Now()

@@ -221,8 +221,7 @@ func TestALostLeaseIsToldByTheHeartbeatAndTheLateFinishIsRefused(t *testing.T) {
 func TestWhatAnIdleWorkerHoldsWithoutKnowingIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{Lease: 4 * time.Second})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f, worker.Concurrency(1))
+		starts := r.serve("x", nothing, worker.Concurrency(1))
 		r.start()
 		r.enqueue("x", nil)
 		synctest.Wait()
@@ -246,7 +245,7 @@ func TestADeploymentWithAnotherLeaseRunsNothingTwice(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		other := r.second(worker.Config{Lease: 2 * time.Second})
 		var d diary
-		f := d.takes("x", func() time.Duration { return time.Minute })
+		f := d.takes("x", exactly(time.Minute))
 		worker.Handle(r.sup, "x", f)
 		worker.Handle(other.sup, "x", f)
 		r.enqueueMany("x", 1)

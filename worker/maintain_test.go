@@ -16,8 +16,7 @@ import (
 func TestExpiredLeasesOfADeadProcessAreReapedWithinAQuarter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{Lease: 4 * time.Second})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		id := r.enqueue("x", nil)
 		r.claimAs(uuid.New(), "x", 4*time.Second)
 		at := time.Now()

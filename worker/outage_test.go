@@ -72,8 +72,7 @@ func TestWhateverSingleCommandFailsTheHandlerRunsOnceAndTheJobIsDoneInSeconds(t 
 			t.Run(fmt.Sprintf("command %d %s", n, name), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					r := newRig(t, worker.Config{Lease: 2 * time.Second})
-					f, starts := startTimes(func() time.Duration { return 1100 * time.Millisecond })
-					worker.Handle(r.sup, "x", f)
+					starts := r.serve("x", exactly(1100*time.Millisecond))
 					r.start()
 					settle(time.Second)
 					id := r.enqueue("x", nil, after(300*time.Millisecond))
@@ -96,8 +95,7 @@ func TestWhateverSingleCommandFailsTheHandlerRunsOnceAndTheJobIsDoneInSeconds(t 
 func TestWhatIsFinishedDuringAnOutageIsHandedInAfterIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(func() time.Duration { return 2 * time.Second })
-		worker.Handle(r.sup, "x", f, worker.Concurrency(20))
+		starts := r.serve("x", exactly(2*time.Second), worker.Concurrency(20))
 		r.start()
 		r.enqueueMany("x", 20)
 		settle(time.Second)
@@ -207,8 +205,7 @@ func TestAForeignKeyInOneInstanceIsNamedAndHarmsNoOther(t *testing.T) {
 func TestALateClaimIsGivenBackUnrun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{Lease: 2 * time.Second})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(time.Second)
 		struck := r.fault.LoseReplyNth(1, redistest.Mentions(":lane:"), redistest.Mentions(":process:"))

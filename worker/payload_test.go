@@ -130,8 +130,7 @@ func TestNothingOfWhatDoesNotDecodeIsInAJobsLastError(t *testing.T) {
 func TestABrokenRecordIsBuriedWithoutAHandler(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		broken := r.enqueue("x", nil)
 		good := r.enqueue("x", nil)
 		must(t, r.st.Runtime().Client().HSet(t.Context(), "stint:{x}:jobs", string(broken[:]), "garbage").Err())

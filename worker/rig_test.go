@@ -3,11 +3,9 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +72,14 @@ func (r *rig) listen(cfg worker.Config) {
 	if r.sup, err = worker.New(r.st, cfg); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// second returns another process of the rig's world, yet to run.
+func (r *rig) second(cfg worker.Config) *rig {
+	r.t.Helper()
+	other := &rig{t: r.t, st: r.st, fault: r.fault}
+	other.listen(cfg)
+	return other
 }
 
 // start runs the supervisor; stopped makes it stop and returns what Run does.
@@ -169,6 +175,16 @@ func (r *rig) job(id uuid.UUID) store.Job {
 	return j
 }
 
+// theOnly returns the one job of an instance.
+func (r *rig) theOnly(instance string) store.Job {
+	r.t.Helper()
+	page, err := r.st.List(context.Background(), store.Filter{Instance: instance})
+	if err != nil || len(page.Jobs) != 1 {
+		r.t.Fatalf("%d jobs of %s, %v", len(page.Jobs), instance, err)
+	}
+	return page.Jobs[0]
+}
+
 // wantState checks where a job is and what it says.
 func (r *rig) wantState(id uuid.UUID, state store.State, attempt int, lastError string) {
 	r.t.Helper()
@@ -239,66 +255,6 @@ func (r *rig) latency(d time.Duration) {
 		time.Sleep(d)
 		return err
 	})
-}
-
-// eventLog keeps events in their order.
-type eventLog struct {
-	mu  sync.Mutex
-	all []worker.Event
-}
-
-func (l *eventLog) add(e worker.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, e)
-}
-
-func (l *eventLog) list() []worker.Event {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.all)
-}
-
-// of returns the events of one type.
-func of[E worker.Event](l *eventLog) []E {
-	var some []E
-	for _, e := range l.list() {
-		if e, ok := e.(E); ok {
-			some = append(some, e)
-		}
-	}
-	return some
-}
-
-// lines is a log in memory.
-type lines struct {
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-var _ io.Writer = (*lines)(nil)
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
-
-// count is how many lines contain text.
-func (l *lines) count(text string) int {
-	n := 0
-	for line := range strings.Lines(l.String()) {
-		if strings.Contains(line, text) {
-			n++
-		}
-	}
-	return n
 }
 
 // settle lets time pass and everything come to rest. What handlers wrote can be read then.

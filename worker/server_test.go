@@ -52,8 +52,7 @@ func TestOnARealServerAnIdleSupervisorStartsAndStopsWithoutDelay(t *testing.T) {
 	t.Cleanup(wg.Wait)
 	pulse := redistest.NewPulse(t, wg.Go)
 	r := realRig(t, redistest.Start(t), worker.Config{})
-	f, starts := startTimes(nothing)
-	worker.Handle(r.sup, "x", f)
+	starts := r.serve("x", nothing)
 	r.start()
 	r.enqueue("x", nil)
 	within(t, starts)
@@ -78,8 +77,7 @@ func TestOnARealServerAnIdleSupervisorStartsAndStopsWithoutDelay(t *testing.T) {
 func TestAServerThatIsRestartedIsFoundAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.AOF())
 	r := realRig(t, server, worker.Config{}, impatient)
-	f, starts := startTimes(nothing)
-	worker.Handle(r.sup, "x", f)
+	starts := r.serve("x", nothing)
 	r.start()
 	r.enqueue("x", nil)
 	within(t, starts)
@@ -159,8 +157,7 @@ func TestASupervisorIsReadyWhileAFullServerRefusesItsTicks(t *testing.T) {
 			failed <- e
 		}
 	}})
-	f, starts := startTimes(nothing)
-	worker.Handle(r.sup, "x", f)
+	starts := r.serve("x", nothing)
 	worker.Handle(r.sup, "ticks", returns(nil))
 	tick := each(time.Second)
 	tick.Instance = "ticks"

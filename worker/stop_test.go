@@ -49,8 +49,7 @@ func TestStop1AClaimInFlightIsAwaitedAndWhatItBringsIsReleased(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		r.enqueueMany("x", 1) // so that Redis knows the scripts
 		r.latency(200 * time.Millisecond)
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(10 * time.Second)
 		var lane store.Lane
@@ -73,8 +72,7 @@ func TestStop1AClaimInFlightIsAwaitedAndWhatItBringsIsReleased(t *testing.T) {
 func TestStop1NothingIsClaimedAnyMore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(func() time.Duration { return 5 * time.Second })
-		worker.Handle(r.sup, "x", f, worker.Concurrency(2))
+		starts := r.serve("x", exactly(5*time.Second), worker.Concurrency(2))
 		r.start()
 		r.enqueueMany("x", 1)
 		settle(time.Second)
@@ -91,8 +89,7 @@ func TestStop1NothingIsClaimedAnyMore(t *testing.T) {
 func TestStop1NothingIsReapedAnyMore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{Lease: time.Second})
-		f, _ := startTimes(func() time.Duration { return 10 * time.Second })
-		worker.Handle(r.sup, "x", f, worker.Concurrency(1))
+		r.serve("x", exactly(10*time.Second), worker.Concurrency(1))
 		r.start()
 		r.enqueueMany("x", 1)
 		settle(500 * time.Millisecond)
@@ -108,14 +105,12 @@ func TestStop1NothingIsReapedAnyMore(t *testing.T) {
 func TestStop1TheProcessIsNoLongerListedAndOthersAreWokenInItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(func() time.Duration { return 10 * time.Second })
-		worker.Handle(r.sup, "x", f, worker.Concurrency(2))
+		starts := r.serve("x", exactly(10*time.Second), worker.Concurrency(2))
 		r.start()
 		r.enqueueMany("x", 1)
 		settle(time.Second)
 		other := r.second(worker.Config{})
-		g, others := startTimes(nothing)
-		worker.Handle(other.sup, "x", g)
+		others := other.serve("x", nothing)
 		other.start()
 		settle(time.Second)
 		r.stop() // it had asked for a job first

@@ -36,7 +36,7 @@ func (f *fuse) handle(ctx context.Context, _ none) error {
 			f.mu.Unlock()
 		}
 	}
-	return f.diary.takes("x", func() time.Duration { return time.Second })(ctx, none{})
+	return f.diary.takes("x", exactly(time.Second))(ctx, none{})
 }
 
 func trips(d time.Duration) func(context.Context) error {
@@ -102,7 +102,7 @@ func TestATrippedInstanceHandsItsWakeUpsOn(t *testing.T) {
 		settle(2 * time.Second)
 		other := r.second(worker.Config{})
 		var g diary
-		worker.Handle(other.sup, "x", g.takes("x", func() time.Duration { return time.Millisecond }), worker.Concurrency(1))
+		worker.Handle(other.sup, "x", g.takes("x", exactly(time.Millisecond)), worker.Concurrency(1))
 		other.start()
 		settle(7 * time.Second) // both wait to be woken, and the tripped one was there first
 		for range 5 {
@@ -126,7 +126,7 @@ func TestATrippedInstanceOfAPoolLeavesItsWorkersToTheOthers(t *testing.T) {
 				var f fuse
 				var g diary
 				worker.Handle(r.sup, "x", f.handle, worker.In("all", 9)) // the first in a strict pool
-				worker.Handle(r.sup, "y", g.takes("y", func() time.Duration { return time.Second }), worker.In("all", 1))
+				worker.Handle(r.sup, "y", g.takes("y", exactly(time.Second)), worker.In("all", 1))
 				f.set(trips(time.Minute))
 				r.enqueueMany("x", 100)
 				r.enqueueMany("y", 100)

@@ -26,16 +26,6 @@ func vetted(t *testing.T, ran *[]time.Time, opts ...worker.HandleOption) *rig {
 	return r
 }
 
-// theOnly returns the one job of an instance.
-func (r *rig) theOnly(instance string) store.Job {
-	r.t.Helper()
-	page, err := r.st.List(context.Background(), store.Filter{Instance: instance})
-	if err != nil || len(page.Jobs) != 1 {
-		r.t.Fatalf("%d jobs of %s, %v", len(page.Jobs), instance, err)
-	}
-	return page.Jobs[0]
-}
-
 func TestAChildWhoseParentCanNotBeAskedIsGivenBackUnchargedMoreAndMoreRarely(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var ran []time.Time

@@ -17,23 +17,10 @@ import (
 	"github.com/stint-go/stint/worker"
 )
 
-// startTimes returns a handler that notes when each attempt starts and then takes as long as it is told to.
-func startTimes(take func() time.Duration) (func(context.Context, none) error, chan time.Time) {
-	starts := make(chan time.Time, 10_000)
-	return func(context.Context, none) error {
-		starts <- time.Now()
-		time.Sleep(take())
-		return nil
-	}, starts
-}
-
-func nothing() time.Duration { return 0 }
-
 func TestAJobStartsWithoutDelayWhenTheSupervisorIsIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		for range 20 {
 			time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Second))))
@@ -52,8 +39,7 @@ func TestNoWakeUpIsLostWhateverGoesOnAtTheTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		r.latency(time.Millisecond)
-		f, starts := startTimes(func() time.Duration { return rand.N(20 * time.Millisecond) })
-		worker.Handle(r.sup, "x", f, worker.Concurrency(200))
+		starts := r.serve("x", func() time.Duration { return rand.N(20 * time.Millisecond) }, worker.Concurrency(200))
 		r.start()
 		settle(time.Second)
 		for range 200 {
@@ -92,8 +78,7 @@ func TestAnIdleSupervisorHardlyTalks(t *testing.T) {
 func TestAResumedInstanceIsServedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(time.Second)
 		must(t, r.st.Pause(t.Context(), "x"))
@@ -114,8 +99,7 @@ func TestAResumedInstanceIsServedAtOnce(t *testing.T) {
 func TestAWakeUpThatIsLostCostsASecondWhileNobodyListens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(7 * time.Second)
 		at := time.Now()
@@ -131,8 +115,7 @@ func TestCompletionsAndClaimsTravelTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const workers, jobs = 50, 2000
 		r := newRig(t, worker.Config{})
-		f, _ := startTimes(func() time.Duration { return 10 * time.Millisecond })
-		worker.Handle(r.sup, "x", f, worker.Concurrency(workers))
+		r.serve("x", exactly(10*time.Millisecond), worker.Concurrency(workers))
 		r.enqueueMany("x", jobs)
 		before := r.fault.Seen()
 		r.start()
@@ -196,8 +179,7 @@ func TestAnInstanceWithoutHandlerIsLeftAlone(t *testing.T) {
 func TestALostReplyToAClaimLosesNoJob(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.enqueueMany("x", 8)
 		r.fault.LoseReplyNth(1, redistest.Named("eval"), redistest.Mentions(":lane:"))
 		r.start()
@@ -212,8 +194,7 @@ func TestALostReplyToAClaimLosesNoJob(t *testing.T) {
 func TestAJobStartsWithoutDelayAfterItsInstanceWasDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(100 * time.Millisecond)
 		must(t, r.st.DeleteInstance(t.Context(), "x", false))
@@ -256,8 +237,7 @@ func TestAProcessThatCanNotSubscribeLooksEverySecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		r.st.Runtime().Client().(*redis.Client).AddHook(mute{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(time.Minute)
 		for range 5 {
