@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
@@ -208,15 +207,14 @@ func TestChildrenGoOverAFewLanesHoweverManyJobsDispatchThem(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		worker.Handle(r.sup, "order", parentOf("child", none{}), worker.Concurrency(100))
-		worker.Handle(r.sup, "child", func(context.Context, none) error { return nil }, worker.Concurrency(100))
-		raw := r.st.Runtime().Client().(*redis.Client)
+		worker.Handle(r.sup, "child", returns(nil), worker.Concurrency(100))
 		r.enqueueMany("order", n)
 		r.start()
 		settle(time.Minute)
 		if s := r.stats("order"); s.Done != n {
 			t.Fatalf("%+v", s)
 		}
-		if lanes := raw.Keys(t.Context(), "stint:{child}:lane:*").Val(); len(lanes) > 4 { // those of the claims are among them
+		if lanes := r.st.Runtime().Client().Keys(t.Context(), "stint:{child}:lane:*").Val(); len(lanes) > 4 { // those of the claims are among them
 			t.Errorf("%d jobs have left %d lanes of their children's instance", n, len(lanes))
 		}
 		r.stopWell()

@@ -93,7 +93,7 @@ func TestAnOutcomeIsThereAtOnce(t *testing.T) {
 			took = time.Since(start)
 			return err
 		})
-		worker.Handle(r.sup, "child", func(context.Context, none) error { return nil })
+		worker.Handle(r.sup, "child", returns(nil))
 		id := r.enqueue("order", none{})
 		r.start()
 		settle(time.Minute)

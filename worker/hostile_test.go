@@ -28,7 +28,7 @@ func TestAnErrorWhoseMethodsPanicFailsTheAttemptAlone(t *testing.T) {
 			var e *nilError
 			return e
 		})
-		worker.Handle(r.sup, "good", func(context.Context, none) error { return nil })
+		worker.Handle(r.sup, "good", returns(nil))
 		r.start()
 		bad, good := r.enqueue("bad", none{}), r.enqueue("good", none{})
 		time.Sleep(100 * time.Millisecond)
@@ -154,7 +154,7 @@ func TestAHookOfTheRedisClientThatPanicsOrExitsEndsNothing(t *testing.T) {
 				r := newRig(t, worker.Config{})
 				h := &hostile{act: act}
 				r.intercept(h.intercept)
-				worker.Handle(r.sup, "mail", func(context.Context, none) error { return nil })
+				worker.Handle(r.sup, "mail", returns(nil))
 				r.start()
 				time.Sleep(10 * time.Second)
 				id := r.enqueue("mail", none{})

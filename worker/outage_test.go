@@ -179,7 +179,7 @@ func TestAForeignKeyInOneInstanceIsNamedAndHarmsNoOther(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		worker.Handle(r.sup, "x", returns(nil))
 		worker.Handle(r.sup, "y", returns(nil))
-		must(t, r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err())
+		mend := r.spoil("stint:{x}:done")
 		r.start()
 		id := r.enqueue("y", nil)
 		settle(20 * time.Second)
@@ -191,7 +191,7 @@ func TestAForeignKeyInOneInstanceIsNamedAndHarmsNoOther(t *testing.T) {
 		if key, ok := errors.AsType[*store.KeyError](failed[0].Err); !ok || key.Key != "stint:{x}:done" {
 			t.Errorf("the reason is %v, want a *store.KeyError", failed[0].Err)
 		}
-		must(t, r.st.Runtime().Client().Del(t.Context(), "stint:{x}:done").Err())
+		mend()
 		id = r.enqueue("x", nil)
 		settle(10 * time.Second)
 		r.wantState(id, store.Done, 1, "")

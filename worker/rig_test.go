@@ -48,7 +48,7 @@ func newRig(t testing.TB, cfg worker.Config) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, st: st, fault: &redistest.Fault{}}
-	st.Runtime().Client().(*redis.Client).AddHook(r.fault)
+	r.hook(r.fault)
 	t.Cleanup(func() {
 		if err := st.Close(); err != nil {
 			t.Error(err)
@@ -245,8 +245,22 @@ func came(struck <-chan struct{}) bool {
 	}
 }
 
-// intercept has f come between the rig and its server.
-func (r *rig) intercept(f redistest.Intercept) { r.st.Runtime().Client().(*redis.Client).AddHook(f) }
+// spoil puts what is not ours in the place of a key; mend takes it away.
+func (r *rig) spoil(key string) (mend func()) {
+	r.t.Helper()
+	rdb := r.st.Runtime().Client()
+	must(r.t, rdb.Set(context.Background(), key, "foreign", 0).Err())
+	return func() {
+		r.t.Helper()
+		must(r.t, rdb.Del(context.Background(), key).Err())
+	}
+}
+
+// hook has h come between the rig and its server.
+func (r *rig) hook(h redis.Hook) { r.st.Runtime().Client().(*redis.Client).AddHook(h) }
+
+// intercept is hook for single commands.
+func (r *rig) intercept(f redistest.Intercept) { r.hook(f) }
 
 // latency makes each command's reply arrive late.
 func (r *rig) latency(d time.Duration) {

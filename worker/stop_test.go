@@ -133,7 +133,7 @@ func TestStop1AProcessIsNoLongerListedThoughAnInstanceIsInTrouble(t *testing.T) 
 		r := newRig(t, worker.Config{})
 		worker.Handle(r.sup, "x", returns(nil))
 		worker.Handle(r.sup, "y", returns(nil))
-		must(t, r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err())
+		r.spoil("stint:{x}:done")
 		r.start()
 		settle(20 * time.Second)
 		if ps, err := r.st.Processes(t.Context()); err != nil || len(ps) != 1 || len(of[worker.LoopFailed](r.events)) == 0 {

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
@@ -30,9 +28,7 @@ func TestAChildWhoseParentCanNotBeAskedIsGivenBackUnchargedMoreAndMoreRarely(t *
 	bubble(t, func(t *testing.T) {
 		var ran []time.Time
 		r := vetted(t, &ran, once)
-		raw := r.st.Runtime().Client().(*redis.Client)
-		const foreign = "stint:{order}:deadlines" // so that every script of the parent's instance refuses
-		must(t, raw.Set(t.Context(), foreign, "somebody else's", 0).Err())
+		mend := r.spoil("stint:{order}:deadlines") // so that every script of the parent's instance refuses
 		must(t, r.st.Resume(t.Context(), "child"))
 		settle(15 * time.Minute)
 		child := r.theOnly("child")
@@ -45,7 +41,7 @@ func TestAChildWhoseParentCanNotBeAskedIsGivenBackUnchargedMoreAndMoreRarely(t *
 		if f := of[worker.JobFinished](r.events); len(f) < 15 || len(f) > 60 {
 			t.Errorf("in a quarter of an hour it was claimed %d times, want a little more than once a minute", len(f))
 		}
-		must(t, raw.Del(t.Context(), foreign).Err())
+		mend()
 		settle(2 * time.Minute)
 		if child = r.theOnly("child"); len(ran) != 1 || child.State != store.Done || child.Attempt != 1 {
 			t.Errorf("then it ran %d times and is %s after %d attempts: %s", len(ran), child.State, child.Attempt, child.LastError)
@@ -98,11 +94,9 @@ func TestAskingAfterTheParentTakesNothingOfTheHandlersTime(t *testing.T) {
 
 func TestTheTimeOfAHandlerIsItsOwnAndNoneIfItWasNotCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const foreign = "stint:{order}:deadlines"
 		var ran []time.Time
 		r := vetted(t, &ran)
-		raw := r.st.Runtime().Client().(*redis.Client)
-		must(t, raw.Set(t.Context(), foreign, "somebody else's", 0).Err())
+		mend := r.spoil("stint:{order}:deadlines")
 		r.latency(time.Second)
 		must(t, r.st.Resume(t.Context(), "child"))
 		settle(time.Minute)
@@ -123,7 +117,7 @@ func TestTheTimeOfAHandlerIsItsOwnAndNoneIfItWasNotCalled(t *testing.T) {
 				t.Errorf("a handler that was not called took %v", e.Took)
 			}
 		}
-		must(t, raw.Del(t.Context(), foreign).Err())
+		mend()
 		settle(5 * time.Minute)
 		all := children()
 		if last := all[len(all)-1]; len(ran) != 1 || last.Took != 0 || last.State != store.Done || last.Age < time.Minute {
@@ -158,7 +152,7 @@ func TestAParentHearsAtOnceOfAChildThatEndsWithoutAWorker(t *testing.T) {
 					heard = time.Now()
 					return err
 				})
-				worker.Handle(r.sup, "child", func(context.Context, none) error { return nil })
+				worker.Handle(r.sup, "child", returns(nil))
 				must(t, r.st.Pause(t.Context(), "child"))
 				r.enqueue("order", none{})
 				r.start()
