@@ -47,7 +47,7 @@ func TestAThousandChildrenAreDispatchedInAFewCallsAndWakeTheirParentOnce(t *test
 		if calls != 1 || after-before > 10 {
 			t.Errorf("dispatched with %d commands", after-before)
 		}
-		must(t, r.st.Resume(t.Context(), "square"))
+		r.resume("square")
 		settle(5 * time.Minute)
 		r.wantState(id, store.Done, 1, "")
 		if calls != 2 || len(results) != n {
@@ -100,7 +100,7 @@ func TestOfManyChildrenThoseThatFailOrAreLostAreKnownByTheirIndex(t *testing.T) 
 		must(t, r.st.Delete(t.Context(), ids[4]))
 		must(t, r.st.Cancel(t.Context(), ids[1]))
 		settle(2 * time.Minute)
-		must(t, r.st.Resume(t.Context(), "order"))
+		r.resume("order")
 		settle(3 * time.Minute)
 		r.wantState(id, store.Dead, 1, "3 children failed, 1 are open")
 		var all *worker.ChildrenError

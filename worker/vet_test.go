@@ -24,12 +24,17 @@ func vetted(t *testing.T, ran *[]time.Time, opts ...worker.HandleOption) *rig {
 	return r
 }
 
+func (r *rig) resume(instance string) {
+	r.t.Helper()
+	must(r.t, r.st.Resume(context.Background(), instance))
+}
+
 func TestAChildWhoseParentCanNotBeAskedIsGivenBackUnchargedMoreAndMoreRarely(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var ran []time.Time
 		r := vetted(t, &ran, once)
 		mend := r.spoil("stint:{order}:deadlines") // so that every script of the parent's instance refuses
-		must(t, r.st.Resume(t.Context(), "child"))
+		r.resume("child")
 		settle(15 * time.Minute)
 		child := r.theOnly("child")
 		if len(ran) != 0 || child.State != store.Scheduled && child.State != store.Todo || child.Attempt != 0 {
@@ -58,7 +63,7 @@ func TestAChildWhoseParentsServerIsAwayForAMomentRunsSoonAfter(t *testing.T) {
 			return redistest.Mentions("stint:{order}:")(c) && c[len(c)-3] == "child"
 		})
 		start := time.Now()
-		must(t, r.st.Resume(t.Context(), "child"))
+		r.resume("child")
 		settle(10 * time.Second)
 		if !came(failed) {
 			t.Fatal("no vet was seen")
@@ -98,7 +103,7 @@ func TestTheTimeOfAHandlerIsItsOwnAndNoneIfItWasNotCalled(t *testing.T) {
 		r := vetted(t, &ran)
 		mend := r.spoil("stint:{order}:deadlines")
 		r.latency(time.Second)
-		must(t, r.st.Resume(t.Context(), "child"))
+		r.resume("child")
 		settle(time.Minute)
 		children := func() (all []worker.JobFinished) {
 			for _, e := range of[worker.JobFinished](r.events) {
