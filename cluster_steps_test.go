@@ -16,20 +16,26 @@ import (
 	"github.com/stint-go/stint/worker"
 )
 
+// onNodes returns a store on a Cluster of three nodes, a supervisor that is yet to run, and the names of instances, one at each node.
+func onNodes(t *testing.T, prefix string) (st *store.Store, sup *worker.Supervisor, names []string) {
+	t.Helper()
+	cluster := redistest.StartCluster(t, 3)
+	st, err := store.Open(cluster.Client(t), store.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sup, err = worker.New(st, worker.Config{Lease: 5 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	names, _ = across(cluster, prefix)
+	return st, sup, names
+}
+
 // Parents and children at different nodes of a real Cluster: no script reaches both.
 func TestOnAClusterParentsAndChildrenAreAtDifferentNodes(t *testing.T) {
 	t.Parallel()
 	const parents, each = 30, 4
-	cluster := redistest.StartCluster(t, 3)
-	st, err := store.Open(cluster.Client(t), store.Options{Prefix: "family"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, _ := across(cluster, "family")
-	sup, err := worker.New(st, worker.Config{Lease: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st, sup, names := onNodes(t, "family")
 	worker.HandleResult(sup, names[0], func(ctx context.Context, n int) (int, error) {
 		var all []*worker.Future[int]
 		for i, where := range names[1:] {
@@ -49,9 +55,7 @@ func TestOnAClusterParentsAndChildrenAreAtDifferentNodes(t *testing.T) {
 	for _, name := range names[1:] {
 		worker.HandleResult(sup, name, func(context.Context, int) (int, error) { return 1, nil })
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	over := make(chan error, 1)
-	go func() { over <- sup.Run(ctx) }()
+	run(t, sup)
 	client := worker.NewClient(st, worker.ClientConfig{})
 	var ids []uuid.UUID
 	for i := range parents {
@@ -94,26 +98,13 @@ func TestOnAClusterParentsAndChildrenAreAtDifferentNodes(t *testing.T) {
 		}
 		return err == nil && n == 1+2*each
 	})
-	stop()
-	if err := <-over; err != nil {
-		t.Error(err)
-	}
 }
 
 // A thousand children at another node: their parent is woken once, for all or for the first that fails.
 func TestOnAClusterAThousandChildrenAreAtAnotherNodeThanTheirParent(t *testing.T) {
 	t.Parallel()
 	const n, bad = 1000, 617
-	cluster := redistest.StartCluster(t, 3)
-	st, err := store.Open(cluster.Client(t), store.Options{Prefix: "fan"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, _ := across(cluster, "fan")
-	sup, err := worker.New(st, worker.Config{Lease: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st, sup, names := onNodes(t, "fan")
 	var runs atomic.Int64 // of parents
 	worker.HandleResult(sup, names[0], func(ctx context.Context, fails bool) (int, error) {
 		runs.Add(1)
@@ -145,9 +136,7 @@ func TestOnAClusterAThousandChildrenAreAtAnotherNodeThanTheirParent(t *testing.T
 		}
 		return i * i, nil
 	}, worker.Concurrency(50))
-	ctx, stop := context.WithCancel(t.Context())
-	over := make(chan error, 1)
-	go func() { over <- sup.Run(ctx) }()
+	run(t, sup)
 	client := worker.NewClient(st, worker.ClientConfig{})
 	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -164,9 +153,5 @@ func TestOnAClusterAThousandChildrenAreAtAnotherNodeThanTheirParent(t *testing.T
 		if got, err := worker.ResultOf[int](job); err != nil || got != want || runs.Load() != 2 {
 			t.Errorf("with one that fails (%v) the parent has %d, %v, after %d runs; want %d after 2", fails, got, err, runs.Load(), want)
 		}
-	}
-	stop()
-	if err := <-over; err != nil {
-		t.Error(err)
 	}
 }

@@ -46,15 +46,15 @@ func TestOnAClusterASlotMovesUnderLoadAndNothingIsLostOrRepeated(t *testing.T) {
 	names, slots := across(cluster, s.Prefix)
 	var ran runs
 	var elsewhere atomic.Int64 // jobs of the instances that stay where they are
-	handlers := map[string]func(context.Context, struct{}) error{names[0]: ran.handle}
+	all := handlers{names[0]: ran.handle}
 	for _, name := range names[1:] {
-		handlers[name] = func(ctx context.Context, in struct{}) error {
+		all[name] = func(ctx context.Context, in struct{}) error {
 			elsewhere.Add(1)
 			return ran.handle(ctx, in)
 		}
 	}
 	for range 2 {
-		serve(t, open(cluster.Client(t)), 5*time.Second, handlers)
+		serve(t, open(cluster.Client(t)), 5*time.Second, all)
 	}
 	var ends []func() int
 	for _, name := range names {

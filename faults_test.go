@@ -2,8 +2,6 @@ package stint_test
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -25,21 +23,6 @@ import (
 
 // order is the payload that tells a handler of the play "obey" what to do.
 type order struct{ Do string }
-
-// logger is that of a process: its lines go where what it says goes, if a test is to count them.
-func (r role) logger() *slog.Logger {
-	if r.Play == "idle" {
-		return slog.New(slog.NewTextHandler(lineWriter{}, nil))
-	}
-	return slog.New(slog.DiscardHandler)
-}
-
-type lineWriter struct{}
-
-func (lineWriter) Write(b []byte) (int, error) {
-	_, err := fmt.Printf("log %s", b)
-	return len(b), err
-}
 
 // playFault is play for the stories of this file and its neighbours.
 func (r role) playFault(sup *worker.Supervisor, say func(string, ...any)) bool {
@@ -93,11 +76,6 @@ func used() int64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Microseconds()
 }
 
-func jobID(ctx context.Context) string {
-	j, _ := worker.JobFrom(ctx)
-	return j.ID.String()
-}
-
 // give enqueues jobs that are told what to do.
 func (s *stage) give(t *testing.T, what ...string) []uuid.UUID {
 	t.Helper()
@@ -114,37 +92,6 @@ func (s *stage) give(t *testing.T, what ...string) []uuid.UUID {
 		ids[i] = got[i].ID
 	}
 	return ids
-}
-
-// stats are those of all instances of the story together.
-func (s *stage) stats(t *testing.T) (sum store.Stats) {
-	t.Helper()
-	all, err := s.st.Stats(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range all {
-		sum.Total += one.Total
-		sum.Todo += one.Todo
-		sum.Doing += one.Doing
-		sum.Scheduled += one.Scheduled
-		sum.Parked += one.Parked
-		sum.Done += one.Done
-		sum.Dead += one.Dead
-	}
-	return sum
-}
-
-// until asks again and again whether it is so.
-func (s *stage) until(t *testing.T, what string, so func(store.Stats) bool) {
-	t.Helper()
-	var last store.Stats
-	for deadline := time.Now().Add(hang); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if last = s.stats(t); so(last) {
-			return
-		}
-	}
-	t.Fatalf("not %s within %v: %+v", what, hang, last)
 }
 
 // restarting keeps a service running, whatever becomes of it, until so; it returns how often it has started it.

@@ -45,17 +45,6 @@ func (r role) playLimit(sup *worker.Supervisor, rdb redis.UniversalClient) bool 
 	return true
 }
 
-func (s *stage) enqueueMany(t *testing.T, instance string, n int) {
-	t.Helper()
-	reqs := make([]worker.Request, n)
-	for i := range reqs {
-		reqs[i] = worker.Request{Instance: instance, Payload: struct{}{}}
-	}
-	if _, err := s.client.EnqueueMany(t.Context(), reqs); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (s *stage) notes(t *testing.T) []string {
 	t.Helper()
 	all, err := s.rdb.LRange(t.Context(), "notes-"+s.Prefix, 0, -1).Result()

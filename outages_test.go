@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"syscall"
@@ -12,123 +11,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/worker"
 )
 
 // What a Redis does to its users: it goes, is out of reach, hangs up, is full, becomes a replica.
 
 // resumes is how long work may take to go on after an outage.
 const resumes = 10 * time.Second
-
-// on returns a stage on a given server; what it says to Redis itself goes straight there.
-func on(t *testing.T, server *redistest.Server) *stage {
-	t.Helper()
-	return onClient(t, server.Client(t), role{Addrs: []string{server.Addr()}, Prefix: "story", Lease: time.Second})
-}
-
-func onClient(t *testing.T, rdb redis.UniversalClient, r role) *stage {
-	t.Helper()
-	st, err := store.Open(rdb, store.Options{Prefix: r.Prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &stage{role: r, rdb: rdb, st: st, client: worker.NewClient(st, worker.ClientConfig{})}
-}
-
-// runs counts how often a handler was called for each job.
-type runs struct {
-	mu sync.Mutex
-	of map[string]int
-}
-
-func (r *runs) handle(ctx context.Context, _ struct{}) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.of == nil {
-		r.of = map[string]int{}
-	}
-	r.of[jobID(ctx)]++
-	return nil
-}
-
-func (r *runs) check(t *testing.T, jobs int) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.of) != jobs {
-		t.Errorf("%d jobs of %d ran", len(r.of), jobs)
-	}
-	for id, n := range r.of {
-		if n != 1 {
-			t.Errorf("job %s ran %d times", id, n)
-		}
-	}
-}
-
-// serve runs a handler in this process until the test has ended, or what it returns is called.
-func serve(t *testing.T, st *store.Store, lease time.Duration, handlers map[string]func(context.Context, struct{}) error) (stop func()) {
-	t.Helper()
-	sup, err := worker.New(st, worker.Config{Lease: lease, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for instance, f := range handlers {
-		worker.Handle(sup, instance, f, worker.Concurrency(20), worker.Retry(retry.Limit(25, retry.Fixed(0))))
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := sup.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
-	t.Cleanup(stop)
-	return stop
-}
-
-// load enqueues a job every few milliseconds, until what it returns is called, which tells how many were accepted. None is refused,
-// whatever happens in between: the client tries until it has its answer.
-func (s *stage) load(t *testing.T, instance string) (end func() int) {
-	t.Helper()
-	done := make(chan struct{})
-	n := 0
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(2 * time.Millisecond):
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), hang)
-			_, err := s.client.Enqueue(ctx, instance, struct{}{})
-			cancel()
-			if err != nil {
-				t.Errorf("enqueuing: %v", err)
-				return
-			}
-			n++
-		}
-	})
-	end = sync.OnceValue(func() int { close(done); wg.Wait(); return n })
-	t.Cleanup(func() { end() })
-	return end
-}
-
-// drained waits until every accepted job is done, and nothing else is there.
-func (s *stage) drained(t *testing.T, n int) {
-	t.Helper()
-	s.until(t, fmt.Sprintf("%d done", n), func(now store.Stats) bool { return now.Done == int64(n) })
-	if now := s.stats(t); now.Total != int64(n) {
-		t.Errorf("%+v, want %d done and nothing else", now, n)
-	}
-}
 
 func TestNothingIsLostWhenRedisIsStoppedKilledAndStartedUnderLoad(t *testing.T) {
 	server := redistest.Start(t, redistest.AOF())
@@ -192,7 +83,7 @@ func TestClosingEveryConnectionEachSecondLosesAndRepeatsNothing(t *testing.T) {
 	s := on(t, server)
 	var ran runs
 	// Its clients are others than those that kill.
-	serve(t, on(t, server).st, 5*time.Second, map[string]func(context.Context, struct{}) error{"story": ran.handle})
+	serve(t, on(t, server).st, 5*time.Second, handlers{"story": ran.handle})
 	end := s.load(t, "story")
 	killer := server.Client(t)
 	for range 4 {
@@ -251,7 +142,7 @@ func aLife(t *testing.T, server *redistest.Server, n int, arm func(*redistest.Fa
 	start := time.Now()
 	id := s.enqueue(t)
 	lease := 5 * time.Minute // what is found only when it is over does not count
-	stop := serve(t, s.st, lease, map[string]func(context.Context, struct{}) error{"story": ran.handle})
+	stop := serve(t, s.st, lease, handlers{"story": ran.handle})
 	j := s.wait(t, id)
 	stop()
 	if took := time.Since(start); j.State != store.Done || j.Attempt != 1 || took > 30*time.Second {
@@ -281,7 +172,7 @@ func TestAFullRedisRefusesNewJobsAndFinishesTheOthers(t *testing.T) {
 		t.Errorf("enqueuing: %v, want ErrServer", err)
 	}
 	var ran runs
-	serve(t, s.st, 20*time.Second, map[string]func(context.Context, struct{}) error{"story": ran.handle})
+	serve(t, s.st, 20*time.Second, handlers{"story": ran.handle})
 	for _, id := range ids {
 		if j := s.wait(t, id); j.State != store.Done {
 			t.Errorf("%s: %s", j.State, j.LastError)
@@ -297,7 +188,7 @@ func TestWhileRedisIsReadOnlyNothingIsAcceptedAndNothingIsLost(t *testing.T) {
 	s := on(t, server)
 	started, proceed := make(chan struct{}, 10), make(chan struct{})
 	var ran runs
-	serve(t, s.st, 20*time.Second, map[string]func(context.Context, struct{}) error{
+	serve(t, s.st, 20*time.Second, handlers{
 		"story": func(ctx context.Context, in struct{}) error {
 			started <- struct{}{}
 			<-proceed

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +15,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/stint-go/stint/metrics"
 	"github.com/stint-go/stint/store"
@@ -25,102 +22,16 @@ import (
 	"github.com/stint-go/stint/worker/workertest"
 )
 
-type none = struct{}
-
-// registry returns a fresh one.
-func registry(t *testing.T, all ...prometheus.Collector) *prometheus.Registry {
-	t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	for _, c := range all {
-		if err := reg.Register(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return reg
-}
-
-// scrape returns the values of all counters and gauges, and the counts of histograms, by name and labels in the order of their names.
-func scrape(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			values[name(f, m)] = value(m)
-		}
-	}
-	return values
-}
-
-func name(f *dto.MetricFamily, m *dto.Metric) string {
-	labels := make([]string, len(m.Label))
-	for i, l := range m.Label {
-		labels[i] = l.GetName() + "=" + l.GetValue()
-	}
-	return f.GetName() + "{" + strings.Join(labels, ",") + "}"
-}
-
-func value(m *dto.Metric) float64 {
-	if m.Histogram != nil {
-		return float64(m.Histogram.GetSampleCount())
-	}
-	return m.Counter.GetValue() + m.Gauge.GetValue()
-}
-
-// wants checks some of the values; what is not there reads as 0.
-func wants(t *testing.T, got map[string]float64, want map[string]float64) {
-	t.Helper()
-	for _, k := range slices.Sorted(maps.Keys(want)) {
-		if got[k] != want[k] {
-			t.Errorf("%s is %v, want %v", k, got[k], want[k])
-		}
-	}
-}
-
-// process is a supervisor with its clients and its collector, as a process has them.
-type process struct {
-	st     *store.Store
-	col    *metrics.Collector
-	sup    *worker.Supervisor
-	client *worker.Client
-	reg    *prometheus.Registry
-}
-
-func newProcess(t *testing.T, st *store.Store, cfg worker.Config) *process {
-	t.Helper()
-	p := &process{st: st, col: metrics.New(st)}
-	cfg.OnEvent = p.col.Observe
-	var err error
-	if p.sup, err = worker.New(st, cfg); err != nil {
-		t.Fatal(err)
-	}
-	p.client = worker.NewClient(st, worker.ClientConfig{OnEvent: p.col.Observe})
-	p.reg = registry(t, p.col)
-	return p
-}
-
 func TestTheNamesAreThoseThatPrometheusWants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := &metrics.Calls{}
-		st, err := store.OpenEmbedded(store.Options{OnCall: calls.Observe})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = st.Close() })
-		p := newProcess(t, st, worker.Config{})
+		p, calls := metered(t, worker.Config{})
 		worker.Handle(p.sup, "mail", func(context.Context, none) error { return nil })
 		p.sup.Schedule(worker.Cron{Key: "hourly", Spec: "@hourly", Instance: "mail"})
 		workertest.Start(t, p.sup)
 		calls.Observe("counting", time.Second, store.ErrServer)
 		p.col.Observe(worker.LoopFailed{Loop: "reap"})
-		if _, err := p.client.Enqueue(t.Context(), "mail", nil); err != nil {
-			t.Fatal(err)
-		}
+		p.enqueue("mail")
 		synctest.Wait()
-		p.reg.MustRegister(calls)
 		families, err := p.reg.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -187,9 +98,7 @@ func TestSeveralSupervisorsOfAProcessShareACollector(t *testing.T) {
 			"stint_workers{pool=all,state=idle,stint_instance=}": 3, "stint_workers{pool=,state=idle,stint_instance=c}": 2,
 		})
 		for _, instance := range []string{"a", "b", "c", "c", "c"} {
-			if _, err := p.client.Enqueue(t.Context(), instance, nil); err != nil {
-				t.Fatal(err)
-			}
+			p.enqueue(instance)
 		}
 		time.Sleep(2 * time.Second)
 		wants(t, scrape(t, p.reg), map[string]float64{
@@ -261,9 +170,7 @@ func TestALabelThatIsNoTextTakesNothingElseWithIt(t *testing.T) {
 		p := newProcess(t, st, worker.Config{Pools: []worker.Pool{{Name: "\xff"}}})
 		worker.Handle(p.sup, "mail", func(context.Context, none) error { return nil }, worker.In("\xff", 1))
 		workertest.Start(t, p.sup)
-		if _, err := p.client.Enqueue(t.Context(), "mail", nil); err != nil {
-			t.Fatal(err)
-		}
+		p.enqueue("mail")
 		if err := st.Runtime().Client().SAdd(t.Context(), "stint:instances", "\xff\xfe").Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/worker"
@@ -86,22 +84,7 @@ func (y *tally) parked(err error) error {
 func strandParents(t *testing.T, st *store.Store, nowhere, ended int) {
 	t.Helper()
 	rt := st.Runtime()
-	terms := func(instance string) store.Terms {
-		return store.Terms{Instance: instance, Process: uuid.New(), Lease: worker.DefaultLease, MaxCrashes: 3, Period: 5 * time.Second}
-	}
-	claim := func(instance string, n int) []*store.Lease {
-		t.Helper()
-		workers := make([]uuid.UUID, n)
-		for i := range workers {
-			workers[i] = uuid.New()
-		}
-		got, err := rt.Exchange(t.Context(), &store.Lane{}, terms(instance), store.Exchange{Claims: workers})
-		if err != nil || len(got.Leases) != n {
-			t.Fatalf("%d jobs of %s were claimed, %v", len(got.Leases), instance, err)
-		}
-		return got.Leases
-	}
-	for i, l := range claim("order", nowhere+ended) {
+	for i, l := range strand(t, st, "order", nowhere+ended) {
 		const name = "kid/0"
 		child := store.NewJob{ID: store.ChildID(&l.Job, name, l.Steps.Generation), Payload: []byte("0"),
 			Parent: store.Parent{ID: l.Job.ID, Instance: "order", Step: name, Generation: l.Steps.Generation}}
@@ -115,7 +98,7 @@ func strandParents(t *testing.T, st *store.Store, nowhere, ended int) {
 		if _, err := rt.Enqueue(t.Context(), new(store.Lane), "kid", []store.NewJob{child}); err != nil {
 			t.Fatal(err)
 		}
-		kid := claim("kid", 1)[0]
+		kid := strand(t, st, "kid", 1)[0]
 		end := store.Finish{Lease: kid, Verb: store.Complete, Result: []byte("1")}
 		if _, err := rt.Exchange(t.Context(), &store.Lane{}, terms("kid"), store.Exchange{Finishes: []store.Finish{end}}); err != nil {
 			t.Fatal(err)

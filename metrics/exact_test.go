@@ -77,18 +77,23 @@ func (y *tally) handle(ctx context.Context, want string) (err error) {
 	}
 }
 
+// terms are those of a process of its own.
+func terms(instance string) store.Terms {
+	return store.Terms{Instance: instance, Process: uuid.New(), Lease: worker.DefaultLease, MaxCrashes: 3, Period: 5 * time.Second}
+}
+
 // strand claims jobs in the name of a process that dies with them.
-func strand(t *testing.T, st *store.Store, instance string, n int) {
+func strand(t *testing.T, st *store.Store, instance string, n int) []*store.Lease {
 	t.Helper()
 	workers := make([]uuid.UUID, n)
 	for i := range workers {
 		workers[i] = uuid.New()
 	}
-	terms := store.Terms{Instance: instance, Process: uuid.New(), Lease: worker.DefaultLease, MaxCrashes: 3, Period: 5 * time.Second}
-	got, err := st.Runtime().Exchange(t.Context(), &store.Lane{}, terms, store.Exchange{Claims: workers})
+	got, err := st.Runtime().Exchange(t.Context(), &store.Lane{}, terms(instance), store.Exchange{Claims: workers})
 	if err != nil || len(got.Leases) != n {
-		t.Fatalf("%d jobs were claimed, %v", len(got.Leases), err)
+		t.Fatalf("%d jobs of %s were claimed, %v", len(got.Leases), instance, err)
 	}
+	return got.Leases
 }
 
 func sum(all ...map[string]float64) map[string]float64 {
@@ -212,16 +217,4 @@ func countersAreExact(t *testing.T, processes, total int) {
 			t.Errorf("%v jobs were trimmed, %v are kept (%d done), of %d", trimmed, kept, x.Done, total-fragile)
 		}
 	})
-}
-
-// start runs a supervisor and returns what stops it.
-func start(t *testing.T, sup *worker.Supervisor) func() {
-	ctx, cancel := context.WithCancel(context.Background())
-	var run sync.WaitGroup
-	run.Go(func() {
-		if err := sup.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return func() { cancel(); run.Wait() }
 }

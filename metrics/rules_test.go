@@ -92,19 +92,10 @@ func TestAlertsAreRaisedByWhatACollectorTells(t *testing.T) {
 	} {
 		var before, after map[string]float64
 		synctest.Test(t, func(t *testing.T) {
-			calls := &metrics.Calls{}
-			st, err := store.OpenEmbedded(store.Options{OnCall: calls.Observe})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = st.Close() })
-			p := newProcess(t, st, worker.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-			p.reg.MustRegister(calls)
+			p, calls := metered(t, worker.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 			worker.Handle(p.sup, "mail", func(context.Context, none) error { return nil })
 			workertest.Start(t, p.sup)
-			if _, err := p.client.Enqueue(t.Context(), "mail", nil); err != nil {
-				t.Fatal(err)
-			}
+			p.enqueue("mail")
 			time.Sleep(2 * time.Second)
 			before = scrape(t, p.reg)
 			happens(p, calls)

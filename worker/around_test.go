@@ -32,7 +32,7 @@ func TestWhatIsAroundStepsTellsThoseThatRunFromThoseThatAreReplayed(t *testing.T
 		}
 		r := newRig(t, worker.Config{Middleware: []worker.Middleware{wrap("outer"), wrap("inner")}})
 		var within []string
-		worker.Handle(r.sup, "child", func(context.Context, none) error { return nil })
+		worker.Handle(r.sup, "child", returns(nil))
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
 			for _, name := range []string{"a", "b"} {
 				err := worker.Do(ctx, name, func(ctx context.Context) error {
@@ -47,11 +47,7 @@ func TestWhatIsAroundStepsTellsThoseThatRunFromThoseThatAreReplayed(t *testing.T
 					return err
 				}
 			}
-			f, err := worker.Async[none](ctx, "kid", "child", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
+			_, err := runChild[none](ctx, "kid", "child", none{})
 			return err
 		}, at1s)
 		id := r.enqueue("order", none{})

@@ -3,16 +3,12 @@ package worker_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/retry"
 	"github.com/stint-go/stint/store"
@@ -21,6 +17,31 @@ import (
 
 // once gives up at the first failure.
 var once = worker.Retry(retry.Limit(1, retry.Fixed(0)))
+
+// runChild runs an async step and waits for its child.
+func runChild[T any](ctx context.Context, name, instance string, in any, opts ...worker.EnqueueOption) (T, error) {
+	f, err := worker.Async[T](ctx, name, instance, in, opts...)
+	if err != nil {
+		return *new(T), err
+	}
+	return f.Wait(ctx)
+}
+
+// parentOf is a handler that has a child of an instance and waits for it.
+func parentOf(instance string, in any, opts ...worker.EnqueueOption) func(context.Context, none) error {
+	return func(ctx context.Context, _ none) error {
+		_, err := runChild[none](ctx, "child", instance, in, opts...)
+		return err
+	}
+}
+
+// loseChildren is what a server does that loses the enqueues of an instance's scheduled children.
+func (r *rig) loseChildren(instance string) {
+	r.t.Helper()
+	for _, key := range []string{"jobs", "scheduled", "parents"} {
+		must(r.t, r.st.Runtime().Client().Del(context.Background(), "stint:{"+instance+"}:"+key).Err())
+	}
+}
 
 func TestAnAsyncStepRunsAsAJobOfItsOwnAndItsParentHoldsNoWorker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -68,15 +89,11 @@ func TestAnOutcomeIsThereAtOnce(t *testing.T) {
 		start := time.Now()
 		var took time.Duration
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[none](ctx, "child", "child", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
+			_, err := runChild[none](ctx, "child", "child", none{})
 			took = time.Since(start)
 			return err
 		})
-		worker.Handle(r.sup, "child", func(context.Context, none) error { return nil })
+		worker.Handle(r.sup, "child", returns(nil))
 		id := r.enqueue("order", none{})
 		r.start()
 		settle(time.Minute)
@@ -93,11 +110,7 @@ func TestAFailedChildIsATypedPermanentError(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		var got error
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[int](ctx, "render", "render", none{})
-			if err != nil {
-				return err
-			}
-			_, got = f.Wait(ctx)
+			_, got = runChild[int](ctx, "render", "render", none{})
 			return got
 		})
 		worker.Handle(r.sup, "render", func(context.Context, none) error { return errors.New("no ink") }, once)
@@ -113,151 +126,6 @@ func TestAFailedChildIsATypedPermanentError(t *testing.T) {
 	})
 }
 
-func TestAThousandChildrenAreDispatchedInAFewCallsAndWakeTheirParentOnce(t *testing.T) {
-	const n = 1000
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		var calls, before, after int
-		payloads := make([]int, n)
-		for i := range payloads {
-			payloads[i] = i
-		}
-		var results []int
-		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			calls++
-			before = r.fault.Seen()
-			fs, err := worker.AsyncEach[int](ctx, "square", "square", payloads)
-			if calls == 1 {
-				after = r.fault.Seen()
-			}
-			if err != nil {
-				return err
-			}
-			results, err = worker.WaitAll(ctx, fs)
-			return err
-		})
-		worker.HandleResult(r.sup, "square", func(_ context.Context, i int) (int, error) { return i * i, nil }, worker.Concurrency(100))
-		if err := r.st.Pause(t.Context(), "square"); err != nil { // so that nothing else is counted
-			t.Fatal(err)
-		}
-		r.start()
-		settle(10 * time.Second) // until all that a process does at its start is done
-		id := r.enqueue("order", none{})
-		settle(time.Second)
-		if calls != 1 || after-before > 10 {
-			t.Errorf("dispatched with %d commands", after-before)
-		}
-		if err := r.st.Resume(t.Context(), "square"); err != nil {
-			t.Fatal(err)
-		}
-		settle(5 * time.Minute)
-		r.wantState(id, store.Done, 1, "")
-		if calls != 2 || len(results) != n {
-			t.Fatalf("the handler was called %d times, %d results", calls, len(results))
-		}
-		for i, got := range results {
-			if got != i*i {
-				t.Fatalf("result %d is %d", i, got)
-			}
-		}
-		r.stopWell()
-	})
-}
-
-func TestOfManyChildrenThoseThatFailOrAreLostAreKnownByTheirIndex(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		var got error
-		var ids []uuid.UUID
-		var results []int
-		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			fs, err := worker.AsyncEach[int](ctx, "part", "part", []int{0, 1, 2, 3, 4, 5})
-			if err != nil {
-				return err
-			}
-			for _, f := range fs {
-				ids = append(ids, f.ID())
-			}
-			results, got = worker.WaitAll(ctx, fs)
-			return got
-		})
-		worker.HandleResult(r.sup, "part", func(ctx context.Context, i int) (int, error) {
-			switch i {
-			case 2:
-				time.Sleep(time.Minute)
-				return 0, errors.New("no ink")
-			case 3:
-				<-ctx.Done()
-				return 0, ctx.Err()
-			case 1, 4: // not held while somebody takes it away
-				return 0, worker.Snooze(time.Hour)
-			}
-			return i + 10, nil
-		}, once, worker.Concurrency(6))
-		id := r.enqueue("order", none{})
-		r.start()
-		settle(time.Second)
-		r.wantState(id, store.Parked, 0, "")
-		must(t, r.st.Pause(t.Context(), "order")) // so that it wakes to all of them
-		must(t, r.st.Delete(t.Context(), ids[4]))
-		must(t, r.st.Cancel(t.Context(), ids[1]))
-		settle(2 * time.Minute)
-		must(t, r.st.Resume(t.Context(), "order"))
-		settle(3 * time.Minute)
-		r.wantState(id, store.Dead, 1, "3 children failed, 1 are open")
-		var all *worker.ChildrenError
-		if !errors.As(got, &all) || len(all.Failed) != 3 || len(all.Open) != 1 || all.Open[0] != 3 {
-			t.Fatalf("it got %v", got)
-		}
-		for n, want := range []worker.ChildError{{Index: 1, Fate: store.FateCancelled}, {Index: 2, Fate: store.FateDead}, {Index: 4, Fate: store.FateGone}} {
-			if f := all.Failed[n]; f.Index != want.Index || f.Fate != want.Fate || f.ID != ids[want.Index] {
-				t.Errorf("number %d of those that failed is %d (%v), want %d, %q", n, f.Index, f, want.Index, want.Fate)
-			}
-		}
-		if want := []int{10, 0, 0, 0, 0, 15}; !slices.Equal(results, want) {
-			t.Errorf("results: %v, want %v", results, want)
-		}
-		settle(time.Minute)
-		if s := r.stats("part"); s.Cancelled != 2 || s.Doing != 0 {
-			t.Errorf("the child that was open is not cancelled: %+v", s)
-		}
-		r.stopWell()
-	})
-}
-
-func TestCancellingAParentCancelsItsChildren(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		var told error
-		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			fs, err := worker.AsyncEach[none](ctx, "part", "part", make([]int, 3))
-			if err != nil {
-				return err
-			}
-			_, err = worker.WaitAll(ctx, fs)
-			return err
-		})
-		worker.Handle(r.sup, "part", func(ctx context.Context, _ int) error {
-			<-ctx.Done()
-			told = context.Cause(ctx)
-			return told
-		}, worker.Concurrency(1))
-		id := r.enqueue("order", none{})
-		r.start()
-		settle(time.Second)
-		r.wantState(id, store.Parked, 0, "")
-		if err := r.st.Cancel(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-		settle(time.Minute)
-		r.wantState(id, store.Cancelled, 0, "")
-		if s := r.stats("part"); s.Cancelled != 3 || !errors.Is(told, worker.ErrCancelled) {
-			t.Errorf("the children are %+v, the one that ran was told %v", s, told)
-		}
-		r.stopWell()
-	})
-}
-
 func TestAChainOfTwentyLevelsOnOneWorkerComesToItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
@@ -265,11 +133,7 @@ func TestAChainOfTwentyLevelsOnOneWorkerComesToItsEnd(t *testing.T) {
 			if depth == 0 {
 				return 0, nil
 			}
-			f, err := worker.Async[int](ctx, "below", "x", depth-1)
-			if err != nil {
-				return 0, err
-			}
-			n, err := f.Wait(ctx)
+			n, err := runChild[int](ctx, "below", "x", depth-1)
 			return n + 1, err
 		}, worker.Concurrency(1))
 		id := r.enqueue("x", 20)
@@ -323,11 +187,7 @@ func TestAChildOfAnInstanceThatNobodyServesWaitsAndItsParentSaysSo(t *testing.T)
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[int](ctx, "render", "nobody", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
+			_, err := runChild[int](ctx, "render", "nobody", none{})
 			return err
 		})
 		id := r.enqueue("order", none{})
@@ -353,23 +213,14 @@ func TestALostChildIsBroughtBackByTheSweeper(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		var ran atomic.Int32
 		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[int](ctx, "child", "child", none{}, worker.Delay(time.Minute))
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
+			_, err := runChild[int](ctx, "child", "child", none{}, worker.Delay(time.Minute))
 			return err
 		})
 		worker.HandleResult(r.sup, "child", func(context.Context, none) (int, error) { ran.Add(1); return 1, nil })
 		id := r.enqueue("order", none{})
 		r.start()
 		settle(time.Second)
-		rdb := r.st.Runtime().Client()
-		for _, key := range []string{"jobs", "scheduled", "parents"} { // as if its server lost the enqueue
-			if err := rdb.Del(t.Context(), "stint:{child}:"+key).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		r.loseChildren("child")
 		settle(5 * time.Minute)
 		r.wantState(id, store.Done, 1, "")
 		if n := ran.Load(); n != 1 {
@@ -395,83 +246,6 @@ func TestAChildThatIsNotWantedIsNotRun(t *testing.T) {
 		r.wantState(id, store.Cancelled, 1, "its parent")
 		if ran != 0 {
 			t.Error("it ran")
-		}
-		r.stopWell()
-	})
-}
-
-func TestARequeuedParentKeepsWhatIsCommittedAndDispatchesTheFailedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		var mu sync.Mutex
-		ran := map[string]int{}
-		note := func(what string) {
-			mu.Lock()
-			defer mu.Unlock()
-			ran[what]++
-		}
-		healed := false
-		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			if err := worker.Do(ctx, "charge", func(context.Context) error { note("charge"); return nil }); err != nil {
-				return err
-			}
-			fs, err := worker.AsyncEach[string](ctx, "part", "part", []string{"good", "bad"})
-			if err != nil {
-				return err
-			}
-			got, err := worker.WaitAll(ctx, fs)
-			if err == nil && fmt.Sprint(got) != "[good bad]" {
-				t.Errorf("it got %v", got)
-			}
-			return err
-		})
-		worker.HandleResult(r.sup, "part", func(_ context.Context, in string) (string, error) {
-			note(in)
-			if in == "bad" && !healed {
-				time.Sleep(time.Second)
-				return "", errors.New("no ink")
-			}
-			return in, nil
-		}, once)
-		id := r.enqueue("order", none{})
-		r.start()
-		settle(time.Minute)
-		r.wantState(id, store.Dead, 1, "1 children failed, 0 are open")
-		healed = true
-		if err := r.st.Requeue(t.Context(), id, store.RequeueMode{}); err != nil {
-			t.Fatal(err)
-		}
-		settle(time.Minute)
-		r.wantState(id, store.Done, 1, "")
-		if ran["charge"] != 1 || ran["good"] != 1 || ran["bad"] != 2 {
-			t.Errorf("ran %v", ran)
-		}
-		r.stopWell()
-	})
-}
-
-func TestChildrenGoOverAFewLanesHoweverManyJobsDispatchThem(t *testing.T) {
-	const n = 300
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[none](ctx, "child", "child", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
-			return err
-		}, worker.Concurrency(100))
-		worker.Handle(r.sup, "child", func(context.Context, none) error { return nil }, worker.Concurrency(100))
-		raw := r.st.Runtime().Client().(*redis.Client)
-		r.enqueueMany("order", n)
-		r.start()
-		settle(time.Minute)
-		if s := r.stats("order"); s.Done != n {
-			t.Fatalf("%+v", s)
-		}
-		if lanes := raw.Keys(t.Context(), "stint:{child}:lane:*").Val(); len(lanes) > 4 { // those of the claims are among them
-			t.Errorf("%d jobs have left %d lanes of their children's instance", n, len(lanes))
 		}
 		r.stopWell()
 	})

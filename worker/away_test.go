@@ -70,7 +70,7 @@ func (r *rig) parents(n int, takes time.Duration, instances ...string) {
 	r.t.Helper()
 	r.listen(worker.Config{})
 	for _, instance := range instances {
-		worker.Handle(r.sup, instance, parentOf(takes), worker.Concurrency(n))
+		worker.Handle(r.sup, instance, parentOf("child", takes), worker.Concurrency(n))
 		r.enqueueMany(instance, n)
 	}
 	r.start()
@@ -82,17 +82,6 @@ func (r *rig) parents(n int, takes time.Duration, instances ...string) {
 		}
 	}
 	r.listen(worker.Config{DrainTimeout: 10 * time.Second, GraceTimeout: time.Second})
-}
-
-func parentOf(takes time.Duration) func(context.Context, none) error {
-	return func(ctx context.Context, _ none) error {
-		f, err := worker.Async[none](ctx, "child", "child", takes)
-		if err != nil {
-			return err
-		}
-		_, err = f.Wait(ctx)
-		return err
-	}
 }
 
 func takesTime(_ context.Context, d time.Duration) error { time.Sleep(d); return nil }
@@ -137,13 +126,7 @@ func TestAsyncHoldsItsWorkerNoLongerThanItsPatienceThoughTheChildsServerIsAway(t
 func TestAServerIsNotTakenToBeAwaySinceAnAttemptEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		async := func(ctx context.Context, _ none) error {
-			f, err := worker.Async[none](ctx, "child", "far", none{})
-			if err == nil {
-				_, err = f.Wait(ctx)
-			}
-			return err
-		}
+		async := parentOf("far", none{})
 		worker.Handle(r.sup, "brief", async, worker.Timeout(1200*time.Millisecond), once)
 		worker.Handle(r.sup, "order", async)
 		far := r.takeAway("far")
@@ -165,7 +148,7 @@ func TestParentsWhoseServerIsAwayHoldUpNoOtherFamilysOutcome(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		far := []string{"far/1", "far/2", "far/3", "far/4", "far/5"}
 		r.parents(10, time.Minute, far...)
-		worker.Handle(r.sup, "order", parentOf(61*time.Second))
+		worker.Handle(r.sup, "order", parentOf("child", 61*time.Second))
 		worker.Handle(r.sup, "child", takesTime, worker.Concurrency(100))
 		r.start()
 		id := r.enqueue("order", none{})
@@ -212,7 +195,7 @@ func TestChildrenWhoseParentCanNotBeAskedLeaveThePoolToTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		r.parents(40, 0, "far")
-		worker.Handle(r.sup, "order", parentOf(0))
+		worker.Handle(r.sup, "order", parentOf("child", 0))
 		worker.Handle(r.sup, "child", takesTime, worker.Concurrency(4))
 		far := r.takeAway("far")
 		r.start()
@@ -252,7 +235,7 @@ func TestACancelDoesNotWaitForAServerThatIsAway(t *testing.T) {
 		}
 		r.wantState(id, store.Cancelled, 0, "")
 		server.back()
-		worker.Handle(r.sup, "order", parentOf(0))
+		worker.Handle(r.sup, "order", parentOf("child", 0))
 		r.start()
 		settle(5 * time.Minute)
 		if s := r.stats("child"); s.Cancelled != 1 {
@@ -278,12 +261,8 @@ func TestAServerThatIsAwayLeavesTheSweeperTimeForTheOthers(t *testing.T) {
 		r.enqueue("order", none{})
 		r.start()
 		settle(time.Second)
-		for _, instance := range lost { // as if their servers lost the children
-			for _, key := range []string{"jobs", "scheduled", "parents"} {
-				if err := r.st.Runtime().Client().Del(t.Context(), "stint:{"+instance+"}:"+key).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
+		for _, instance := range lost {
+			r.loseChildren(instance)
 		}
 		server := r.takeAway(far...)
 		settle(30 * time.Second) // the sweeper looks after 10 s

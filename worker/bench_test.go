@@ -47,9 +47,7 @@ func benchSupervisor(b *testing.B, opts []worker.HandleOption) {
 	}, append(opts, worker.Concurrency(100))...)
 	b.ReportAllocs()
 	b.ResetTimer()
-	if err := sup.Run(ctx); err != nil {
-		b.Fatal(err)
-	}
+	must(b, sup.Run(ctx))
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }

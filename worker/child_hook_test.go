@@ -162,11 +162,7 @@ func TestMiddlewareCanKeepStepsInAnotherForm(t *testing.T) {
 			if err != nil {
 				return 0, err
 			}
-			f, err := worker.Async[int](ctx, "child", "child", none{})
-			if err != nil {
-				return 0, err
-			}
-			seven, err := f.Wait(ctx)
+			seven, err := runChild[int](ctx, "child", "child", none{})
 			return one + at + seven, err
 		}, worker.Use(swapped("inner ", &inner)))
 		id := r.enqueue("order", none{})

@@ -78,7 +78,7 @@ func TestAFastEntryThatDoesNotFireCostsNothing(t *testing.T) {
 		"declared nowhere": func(t *testing.T, r *rig) {
 			r.stopWell()
 			r.listen(worker.Config{})
-			worker.Handle(r.sup, "x", func(context.Context, none) error { return nil })
+			worker.Handle(r.sup, "x", returns(nil))
 			c := each(1000 * time.Hour)
 			c.Key = "another"
 			r.sup.Schedule(c)
@@ -88,7 +88,7 @@ func TestAFastEntryThatDoesNotFireCostsNothing(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r, m := metered(t)
-				worker.Handle(r.sup, "x", func(context.Context, none) error { return nil })
+				worker.Handle(r.sup, "x", returns(nil))
 				r.sup.Schedule(each(100 * time.Millisecond))
 				r.start()
 				if calls := m.during(10 * time.Second); calls["dispatching"] < 95 {
@@ -117,7 +117,7 @@ func TestAFastEntryThatDoesNotFireCostsNothing(t *testing.T) {
 func TestASlowServerIsNotReadAgainAndAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r, m := metered(t)
-		worker.Handle(r.sup, "x", func(context.Context, none) error { return nil })
+		worker.Handle(r.sup, "x", returns(nil))
 		r.sup.Schedule(each(time.Minute))
 		r.start()
 		settle(10 * time.Second)

@@ -100,10 +100,9 @@ func TestAForeignKeyOfOneEntryStopsNoOther(t *testing.T) {
 		a, b := each(time.Minute), each(time.Minute)
 		a.Key, b.Key = "a", "b"
 		r, f := cronRig(t, worker.Config{Node: "here"}, a, b)
-		rdb := r.st.Runtime().Client()
 		r.start()
 		settle(10 * time.Second)
-		must(t, rdb.Set(t.Context(), "stint:{x}:cron_dispatch:a", "foreign", 0).Err())
+		mend := r.spoil("stint:{x}:cron_dispatch:a")
 		settle(3 * time.Minute)
 		if n := len(byStatus(r.events, "b", store.StatusDispatched)); n != 3 || len(f.ticks) != 3 {
 			t.Errorf("%d ticks of the other one, %d ran, want 3", n, len(f.ticks))
@@ -115,7 +114,7 @@ func TestAForeignKeyOfOneEntryStopsNoOther(t *testing.T) {
 		if n := r.logs.count("can't be dispatched"); n != 1 || len(of[worker.LoopFailed](r.events)) != 0 {
 			t.Errorf("%d lines in the log, want one, and %+v", n, of[worker.LoopFailed](r.events))
 		}
-		must(t, rdb.Del(t.Context(), "stint:{x}:cron_dispatch:a").Err())
+		mend()
 		settle(10 * time.Second)
 		if all := byStatus(r.events, "a", store.StatusDispatched); len(all) != 1 || !all[0].At.Equal(failed[2].At) {
 			t.Errorf("%+v, want the latest made up for", all)

@@ -101,7 +101,7 @@ func TestATickIsNotMissedWithinASecondHoweverShortTheWindow(t *testing.T) {
 		c := each(100 * time.Millisecond)
 		c.Window = 20 * time.Millisecond
 		r := newRig(t, worker.Config{})
-		worker.Handle(r.sup, "x", func(context.Context, none) error { return nil })
+		worker.Handle(r.sup, "x", returns(nil))
 		r.sup.Schedule(c)
 		r.start()
 		settle(time.Second)

@@ -172,13 +172,6 @@ func TestADeadOrCancelledJobDoesNotSilenceTheNextTick(t *testing.T) {
 	})
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestSkipOverlapSkipsWhileTheLastOneRuns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})

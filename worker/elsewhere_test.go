@@ -21,10 +21,7 @@ func TestAChildsServerThatIsAwayIsOneTroubleUntilItIsOver(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := newRig(t, worker.Config{})
 				worker.Handle(r.sup, "order", func(ctx context.Context, to string) error {
-					f, err := worker.Async[none](ctx, "child", to, none{}, worker.Delay(24*time.Hour))
-					if err == nil {
-						_, err = f.Wait(ctx)
-					}
+					_, err := runChild[none](ctx, "child", to, none{}, worker.Delay(24*time.Hour))
 					return err
 				})
 				id := r.enqueue("order", "far")

@@ -2,9 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"encoding/json"
-	"reflect"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -224,16 +221,13 @@ func TestALostLeaseIsToldByTheHeartbeatAndTheLateFinishIsRefused(t *testing.T) {
 func TestWhatAnIdleWorkerHoldsWithoutKnowingIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{Lease: 4 * time.Second})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f, worker.Concurrency(1))
+		starts := r.serve("x", nothing, worker.Concurrency(1))
 		r.start()
 		r.enqueue("x", nil)
 		synctest.Wait()
 		idle := of[worker.JobStarted](r.events)[0].Worker
 		// Somebody claims in its name, as if a claim of ours had been carried out after we gave it up.
-		if err := r.st.Runtime().Client().Del(t.Context(), "stint:{x}:waiting").Err(); err != nil {
-			t.Fatal(err) // so that nobody is woken
-		}
+		must(t, r.st.Runtime().Client().Del(t.Context(), "stint:{x}:waiting").Err()) // so that nobody is woken
 		id := r.enqueue("x", nil)
 		r.claimAs(idle, "x", 4*time.Second)
 		r.wantState(id, store.Doing, 1, "")
@@ -246,179 +240,12 @@ func TestWhatAnIdleWorkerHoldsWithoutKnowingIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestExpiredLeasesOfADeadProcessAreReapedWithinAQuarter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{Lease: 4 * time.Second})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
-		id := r.enqueue("x", nil)
-		r.claimAs(uuid.New(), "x", 4*time.Second)
-		at := time.Now()
-		r.start()
-		if d := (<-starts).Sub(at); d > 5*time.Second {
-			t.Errorf("it runs again after %v, want a lease and a quarter at most", d)
-		}
-		synctest.Wait()
-		if e := of[worker.JobReaped](r.events); len(e) != 1 || e[0].Job != id || e[0].Crashes != 1 || e[0].State != store.Todo {
-			t.Errorf("events %+v, want one", e)
-		}
-		r.wantState(id, store.Done, 1, "")
-		r.stopWell()
-	})
-}
-
-func TestTrimmedJobsAndAnInconsistencyAreEvents(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		worker.Handle(r.sup, "x", returns(nil), worker.Retention(10*time.Second, 3))
-		r.start()
-		r.enqueueMany("x", 10)
-		settle(time.Minute)
-		n := 0
-		for _, e := range of[worker.Trimmed](r.events) {
-			n += e.Count
-		}
-		if s := r.stats("x"); n != 10 || s.Total != 0 {
-			t.Errorf("%d trimmed, %+v; want all", n, s)
-		}
-		if e := of[worker.Inconsistent](r.events); len(e) != 0 {
-			t.Errorf("events %+v, want none", e)
-		}
-		if err := r.st.Runtime().Client().HSet(t.Context(), "stint:{x}:jobs", "a stray", "record").Err(); err != nil {
-			t.Fatal(err)
-		}
-		settle(6 * time.Second)
-		if e := of[worker.Inconsistent](r.events); len(e) == 0 || e[0].Missing != 1 || e[0].Instance != "x" {
-			t.Errorf("events %+v, want some", e)
-		}
-		r.stopWell()
-	})
-}
-
-func TestAProcessIsListedWhileItRuns(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{Node: "here", Lease: time.Second, Pools: []worker.Pool{{Name: "both", Concurrency: 3}}})
-		worker.Handle(r.sup, "x", returns(nil), worker.In("both", 2))
-		worker.Handle(r.sup, "y", returns(nil), worker.In("both", 1))
-		worker.Handle(r.sup, "z", returns(nil))
-		r.start()
-		settle(time.Minute)
-		ps, err := r.st.Processes(t.Context())
-		if err != nil || len(ps) != 1 || ps[0].Node != "here" || !slices.Equal(ps[0].Instances, []string{"x", "y", "z"}) {
-			t.Fatalf("processes %+v: %v", ps, err)
-		}
-		want := []store.Pool{{Name: "both", Concurrency: 3, Instances: []string{"x", "y"}}, {Concurrency: 10, Instances: []string{"z"}}}
-		if !reflect.DeepEqual(ps[0].Pools, want) {
-			t.Errorf("pools %+v, want %+v", ps[0].Pools, want)
-		}
-		r.stopWell()
-		if ps, err = r.st.Processes(t.Context()); err != nil || len(ps) != 0 {
-			t.Errorf("processes %+v after the stop: %v", ps, err)
-		}
-	})
-}
-
-func TestAResultIsKeptAndOneThatCantBeMakesTheJobDead(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		worker.HandleResult(r.sup, "x", func(_ context.Context, n int) (any, error) {
-			switch n {
-			case 1:
-				return make(chan int), nil
-			case 2:
-				return make([]byte, store.MaxPayload), nil
-			case 3:
-				return 1, errBoom
-			}
-			return map[string]int{"n": n}, nil
-		}, worker.Retry(limitOne))
-		r.start()
-		want := []struct{ result, text string }{
-			{`{"n":0}`, ""}, {"", "encoding the result: json: unsupported type: chan int"}, {"", "invalid: the result has "}, {"", "boom"},
-		}
-		for n, w := range want {
-			id := r.enqueue("x", n)
-			synctest.Wait()
-			state := store.Dead
-			if w.text == "" {
-				state = store.Done
-			}
-			r.wantState(id, state, 1, w.text)
-			if got := string(r.job(id).Result); got != w.result {
-				t.Errorf("result %s, want %s", got, w.result)
-			}
-		}
-		r.stopWell()
-	})
-}
-
-func TestABrokenRecordIsBuriedWithoutAHandler(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
-		broken := r.enqueue("x", nil)
-		good := r.enqueue("x", nil)
-		if err := r.st.Runtime().Client().HSet(t.Context(), "stint:{x}:jobs", string(broken[:]), "garbage").Err(); err != nil {
-			t.Fatal(err)
-		}
-		r.start()
-		settle(time.Second)
-		if s := r.stats("x"); s.Dead != 1 || s.Done != 1 || len(starts) != 1 {
-			t.Errorf("%+v after %d attempts, want one dead and one done", s, len(starts))
-		}
-		r.wantState(good, store.Done, 1, "")
-		r.stopWell()
-	})
-}
-
-func TestAPayloadThatDoesNotDecodeIsDeadAtOnceAndTheReasonNamesTheField(t *testing.T) {
-	type in struct {
-		Size struct{ Width int }
-	}
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		var got []in
-		worker.Handle(r.sup, "x", func(_ context.Context, i in) error { got = append(got, i); return nil }, worker.Concurrency(1))
-		r.start()
-		bad := r.enqueue("x", json.RawMessage(`{"Size":{"Width":"wide"}}`))
-		whole := r.enqueue("x", json.RawMessage(`[1]`))
-		good := r.enqueue("x", json.RawMessage(`{"Size":{"Width":3}}`))
-		settle(time.Second)
-		r.wantState(bad, store.Dead, 1, `decoding the payload: field "Size.Width" is no int`)
-		r.wantState(whole, store.Dead, 1, `decoding the payload: it is no worker_test.in`)
-		r.wantState(good, store.Done, 1, "")
-		if len(got) != 1 || got[0].Size.Width != 3 {
-			t.Errorf("handled %+v, want the good one", got)
-		}
-		r.stopWell()
-	})
-}
-
-func TestRawPayloadsPassThroughAndNoneIsNotLookedAt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		var raw string
-		worker.Handle(r.sup, "raw", func(_ context.Context, m json.RawMessage) error { raw = string(m); return nil })
-		worker.Handle(r.sup, "none", returns(nil))
-		r.start()
-		a, b := r.enqueue("raw", []any{1, "a", nil}), r.enqueue("none", []int{1, 2})
-		settle(time.Second)
-		if raw != `[1,"a",null]` {
-			t.Errorf("payload %s", raw)
-		}
-		r.wantState(a, store.Done, 1, "")
-		r.wantState(b, store.Done, 1, "")
-		r.stopWell()
-	})
-}
-
 func TestADeploymentWithAnotherLeaseRunsNothingTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		other := r.second(worker.Config{Lease: 2 * time.Second})
 		var d diary
-		f := d.takes("x", func() time.Duration { return time.Minute })
+		f := d.takes("x", exactly(time.Minute))
 		worker.Handle(r.sup, "x", f)
 		worker.Handle(other.sup, "x", f)
 		r.enqueueMany("x", 1)

@@ -9,14 +9,6 @@ import (
 	"github.com/stint-go/stint/worker"
 )
 
-// second returns another process of the rig's world, yet to run.
-func (r *rig) second(cfg worker.Config) *rig {
-	r.t.Helper()
-	other := &rig{t: r.t, st: r.st, fault: r.fault}
-	other.listen(cfg)
-	return other
-}
-
 func TestAGlobalLimitHoldsOverProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
@@ -41,8 +33,7 @@ func TestAGlobalLimitHoldsOverProcesses(t *testing.T) {
 func TestALimitThatIsReachedBurnsNoAttemptAndFreesItselfAfterACrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{Lease: time.Second})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f, worker.GlobalLimit(1))
+		starts := r.serve("x", nothing, worker.GlobalLimit(1))
 		held := r.enqueue("x", nil)
 		dead := store.Terms{Instance: "x", Process: theID, Lease: time.Second, MaxCrashes: 3, Limit: 1}
 		var lane store.Lane
@@ -68,7 +59,8 @@ func TestARateHoldsOverProcessesAndSpreadsStarts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		other := r.second(worker.Config{})
-		f, starts := startTimes(nothing)
+		starts := make(chan time.Time, 1000)
+		f := func(context.Context, none) error { starts <- time.Now(); return nil }
 		worker.Handle(r.sup, "x", f, worker.Rate(100, time.Second))
 		worker.Handle(other.sup, "x", f, worker.Rate(100, time.Second))
 		r.enqueueMany("x", 1000)

@@ -48,8 +48,7 @@ func TestWhatAJobCarriesIsThereInItsHandler(t *testing.T) {
 func TestADeadlineThatPassesIsAnEventAndCostsNoAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		c := r.client()
 		atClaim := r.accepts(c, "x", nil, worker.Deadline(time.Now().Add(time.Second)))
 		settle(2 * time.Second)
@@ -96,8 +95,7 @@ func TestASecondJobWithTheKeyIsADuplicateOfTheFirst(t *testing.T) {
 func TestAKeyIsFreeAgainWhenItWasSaidToBe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(func() time.Duration { return 10 * time.Second })
-		worker.Handle(r.sup, "ends", f)
+		starts := r.serve("ends", exactly(10*time.Second))
 		worker.Handle(r.sup, "fails", returns(retry.Permanent(errBoom)))
 		c := r.client()
 		r.start()
@@ -149,9 +147,7 @@ func TestAnAuditFollowsAnInconsistencyAndTellsWhatItPutRight(t *testing.T) {
 		redis := r.st.Runtime().Client()
 		lost := ids[:5]
 		for _, id := range lost {
-			if err := redis.ZRem(t.Context(), "stint:{x}:scheduled", string(id[:])).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, redis.ZRem(t.Context(), "stint:{x}:scheduled", string(id[:])).Err())
 		}
 		settle(10 * time.Second)
 		told := map[uuid.UUID]int{}

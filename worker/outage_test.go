@@ -72,8 +72,7 @@ func TestWhateverSingleCommandFailsTheHandlerRunsOnceAndTheJobIsDoneInSeconds(t 
 			t.Run(fmt.Sprintf("command %d %s", n, name), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					r := newRig(t, worker.Config{Lease: 2 * time.Second})
-					f, starts := startTimes(func() time.Duration { return 1100 * time.Millisecond })
-					worker.Handle(r.sup, "x", f)
+					starts := r.serve("x", exactly(1100*time.Millisecond))
 					r.start()
 					settle(time.Second)
 					id := r.enqueue("x", nil, after(300*time.Millisecond))
@@ -96,8 +95,7 @@ func TestWhateverSingleCommandFailsTheHandlerRunsOnceAndTheJobIsDoneInSeconds(t 
 func TestWhatIsFinishedDuringAnOutageIsHandedInAfterIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(func() time.Duration { return 2 * time.Second })
-		worker.Handle(r.sup, "x", f, worker.Concurrency(20))
+		starts := r.serve("x", exactly(2*time.Second), worker.Concurrency(20))
 		r.start()
 		r.enqueueMany("x", 20)
 		settle(time.Second)
@@ -181,9 +179,7 @@ func TestAForeignKeyInOneInstanceIsNamedAndHarmsNoOther(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		worker.Handle(r.sup, "x", returns(nil))
 		worker.Handle(r.sup, "y", returns(nil))
-		if err := r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		mend := r.spoil("stint:{x}:done")
 		r.start()
 		id := r.enqueue("y", nil)
 		settle(20 * time.Second)
@@ -195,9 +191,7 @@ func TestAForeignKeyInOneInstanceIsNamedAndHarmsNoOther(t *testing.T) {
 		if key, ok := errors.AsType[*store.KeyError](failed[0].Err); !ok || key.Key != "stint:{x}:done" {
 			t.Errorf("the reason is %v, want a *store.KeyError", failed[0].Err)
 		}
-		if err := r.st.Runtime().Client().Del(t.Context(), "stint:{x}:done").Err(); err != nil {
-			t.Fatal(err)
-		}
+		mend()
 		id = r.enqueue("x", nil)
 		settle(10 * time.Second)
 		r.wantState(id, store.Done, 1, "")
@@ -211,8 +205,7 @@ func TestAForeignKeyInOneInstanceIsNamedAndHarmsNoOther(t *testing.T) {
 func TestALateClaimIsGivenBackUnrun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{Lease: 2 * time.Second})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(time.Second)
 		struck := r.fault.LoseReplyNth(1, redistest.Mentions(":lane:"), redistest.Mentions(":process:"))

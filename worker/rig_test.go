@@ -3,11 +3,9 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,7 +48,7 @@ func newRig(t testing.TB, cfg worker.Config) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, st: st, fault: &redistest.Fault{}}
-	st.Runtime().Client().(*redis.Client).AddHook(r.fault)
+	r.hook(r.fault)
 	t.Cleanup(func() {
 		if err := st.Close(); err != nil {
 			t.Error(err)
@@ -74,6 +72,14 @@ func (r *rig) listen(cfg worker.Config) {
 	if r.sup, err = worker.New(r.st, cfg); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// second returns another process of the rig's world, yet to run.
+func (r *rig) second(cfg worker.Config) *rig {
+	r.t.Helper()
+	other := &rig{t: r.t, st: r.st, fault: r.fault}
+	other.listen(cfg)
+	return other
 }
 
 // start runs the supervisor; stopped makes it stop and returns what Run does.
@@ -101,7 +107,14 @@ func (r *rig) stopped() error {
 // stopWell is for the end of tests that are about something else.
 func (r *rig) stopWell() {
 	r.t.Helper()
-	if err := r.stopped(); err != nil {
+	r.stop()
+	r.ranWell()
+}
+
+// ranWell waits for the end of a supervisor that was told to stop.
+func (r *rig) ranWell() {
+	r.t.Helper()
+	if err := <-r.ran; err != nil {
 		r.t.Errorf("Run returned %v, want nil", err)
 	}
 }
@@ -118,9 +131,7 @@ func (r *rig) enqueue(instance string, payload any, edit ...func(*store.NewJob))
 		f(&j)
 	}
 	for _, err := range r.enqueueAll(instance, j) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, err)
 	}
 	return j.ID
 }
@@ -148,9 +159,7 @@ func (r *rig) enqueueMany(instance string, n int) {
 	}
 	for some := range slices.Chunk(jobs, store.MaxCall) {
 		for _, err := range r.enqueueAll(instance, some...) {
-			if err != nil {
-				r.t.Fatal(err)
-			}
+			must(r.t, err)
 		}
 	}
 }
@@ -164,6 +173,16 @@ func (r *rig) job(id uuid.UUID) store.Job {
 		r.t.Fatal(err)
 	}
 	return j
+}
+
+// theOnly returns the one job of an instance.
+func (r *rig) theOnly(instance string) store.Job {
+	r.t.Helper()
+	page, err := r.st.List(context.Background(), store.Filter{Instance: instance})
+	if err != nil || len(page.Jobs) != 1 {
+		r.t.Fatalf("%d jobs of %s, %v", len(page.Jobs), instance, err)
+	}
+	return page.Jobs[0]
 }
 
 // wantState checks where a job is and what it says.
@@ -226,8 +245,22 @@ func came(struck <-chan struct{}) bool {
 	}
 }
 
-// intercept has f come between the rig and its server.
-func (r *rig) intercept(f redistest.Intercept) { r.st.Runtime().Client().(*redis.Client).AddHook(f) }
+// spoil puts what is not ours in the place of a key; mend takes it away.
+func (r *rig) spoil(key string) (mend func()) {
+	r.t.Helper()
+	rdb := r.st.Runtime().Client()
+	must(r.t, rdb.Set(context.Background(), key, "foreign", 0).Err())
+	return func() {
+		r.t.Helper()
+		must(r.t, rdb.Del(context.Background(), key).Err())
+	}
+}
+
+// hook has h come between the rig and its server.
+func (r *rig) hook(h redis.Hook) { r.st.Runtime().Client().(*redis.Client).AddHook(h) }
+
+// intercept is hook for single commands.
+func (r *rig) intercept(f redistest.Intercept) { r.hook(f) }
 
 // latency makes each command's reply arrive late.
 func (r *rig) latency(d time.Duration) {
@@ -238,68 +271,16 @@ func (r *rig) latency(d time.Duration) {
 	})
 }
 
-// eventLog keeps events in their order.
-type eventLog struct {
-	mu  sync.Mutex
-	all []worker.Event
-}
-
-func (l *eventLog) add(e worker.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, e)
-}
-
-func (l *eventLog) list() []worker.Event {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.all)
-}
-
-// of returns the events of one type.
-func of[E worker.Event](l *eventLog) []E {
-	var some []E
-	for _, e := range l.list() {
-		if e, ok := e.(E); ok {
-			some = append(some, e)
-		}
-	}
-	return some
-}
-
-// lines is a log in memory.
-type lines struct {
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-var _ io.Writer = (*lines)(nil)
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
-
-// count is how many lines contain text.
-func (l *lines) count(text string) int {
-	n := 0
-	for line := range strings.Lines(l.String()) {
-		if strings.Contains(line, text) {
-			n++
-		}
-	}
-	return n
-}
-
 // settle lets time pass and everything come to rest. What handlers wrote can be read then.
 func settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -52,8 +52,7 @@ func TestOnARealServerAnIdleSupervisorStartsAndStopsWithoutDelay(t *testing.T) {
 	t.Cleanup(wg.Wait)
 	pulse := redistest.NewPulse(t, wg.Go)
 	r := realRig(t, redistest.Start(t), worker.Config{})
-	f, starts := startTimes(nothing)
-	worker.Handle(r.sup, "x", f)
+	starts := r.serve("x", nothing)
 	r.start()
 	r.enqueue("x", nil)
 	within(t, starts)
@@ -78,8 +77,7 @@ func TestOnARealServerAnIdleSupervisorStartsAndStopsWithoutDelay(t *testing.T) {
 func TestAServerThatIsRestartedIsFoundAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.AOF())
 	r := realRig(t, server, worker.Config{}, impatient)
-	f, starts := startTimes(nothing)
-	worker.Handle(r.sup, "x", f)
+	starts := r.serve("x", nothing)
 	r.start()
 	r.enqueue("x", nil)
 	within(t, starts)
@@ -87,9 +85,7 @@ func TestAServerThatIsRestartedIsFoundAgain(t *testing.T) {
 	server.Restart()
 	r.enqueue("x", nil)
 	within(t, starts)
-	if err := r.stopped(); err != nil {
-		t.Errorf("Run returned %v, want nil", err)
-	}
+	r.stopWell()
 	if s := r.stats("x"); s.Done != 2 {
 		t.Errorf("%+v, want 2 done", s)
 	}
@@ -107,13 +103,9 @@ func TestAServerThatDoesNotAnswerDoesNotKeepRun(t *testing.T) {
 	r.start()
 	r.enqueue("x", nil)
 	within(t, started)
-	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(server.PID(), syscall.SIGSTOP))
 	took, err := r.stopTook()
-	if err := syscall.Kill(server.PID(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(server.PID(), syscall.SIGCONT))
 	if took > 20*time.Second || err == nil {
 		t.Errorf("stopping took %v and Run returned %v, want some seconds and an error", took, err)
 	}
@@ -134,9 +126,7 @@ func TestACallOfTheClientReturnsWithItsContextThoughTheServerIsFrozen(t *testing
 	waited := make(chan error, 1) // one that waits already
 	long, end := context.WithCancel(t.Context())
 	go func() { _, err := c.Wait(long, id); waited <- err }()
-	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(server.PID(), syscall.SIGSTOP))
 	start := time.Now()
 	for name, call := range map[string]func(ctx context.Context) error{
 		"Wait":    func(ctx context.Context) error { _, err := c.Wait(ctx, id); return err },
@@ -156,9 +146,7 @@ func TestACallOfTheClientReturnsWithItsContextThoughTheServerIsFrozen(t *testing
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("it took %v, want less than a second", took)
 	}
-	if err := syscall.Kill(server.PID(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(server.PID(), syscall.SIGCONT))
 }
 
 func TestASupervisorIsReadyWhileAFullServerRefusesItsTicks(t *testing.T) {
@@ -169,8 +157,7 @@ func TestASupervisorIsReadyWhileAFullServerRefusesItsTicks(t *testing.T) {
 			failed <- e
 		}
 	}})
-	f, starts := startTimes(nothing)
-	worker.Handle(r.sup, "x", f)
+	starts := r.serve("x", nothing)
 	worker.Handle(r.sup, "ticks", returns(nil))
 	tick := each(time.Second)
 	tick.Instance = "ticks"
@@ -191,7 +178,5 @@ func TestASupervisorIsReadyWhileAFullServerRefusesItsTicks(t *testing.T) {
 	}
 	must(t, r.st.Resume(ctx, "x"))
 	within(t, starts)
-	if err := r.stopped(); err != nil {
-		t.Errorf("Run returned %v, want nil", err)
-	}
+	r.stopWell()
 }

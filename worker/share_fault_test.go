@@ -46,10 +46,7 @@ func TestAForeignKeyInOneInstanceOfASharedPoolLeavesItsWorkersToTheOthers(t *tes
 	bubble(t, func(t *testing.T) {
 		for _, strict := range []bool{true, false} {
 			r := newRig(t, shared(4, strict))
-			redis := r.st.Runtime().Client()
-			if err := redis.Set(t.Context(), "stint:{bad}:todo", "foreign", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			mend := r.spoil("stint:{bad}:todo")
 			var d diary
 			worker.Handle(r.sup, "bad", d.takes("bad", nothing), worker.In("all", 9))
 			worker.Handle(r.sup, "good", d.takes("good", about(10*time.Millisecond)), worker.In("all", 1))
@@ -59,9 +56,7 @@ func TestAForeignKeyInOneInstanceOfASharedPoolLeavesItsWorkersToTheOthers(t *tes
 			if n := d.count(1000)["good"]; n != 1000 {
 				t.Errorf("strict %v: %d jobs of the good instance were run in 5 s, want all 1,000", strict, n)
 			}
-			if err := redis.Del(t.Context(), "stint:{bad}:todo").Err(); err != nil {
-				t.Fatal(err)
-			}
+			mend()
 			r.enqueueMany("bad", 1)
 			settle(10 * time.Second)
 			if n := d.count(2000)["bad"]; n != 1 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,51 +16,6 @@ import (
 // shared is a Config with one pool.
 func shared(concurrency int, strict bool) worker.Config {
 	return worker.Config{Pools: []worker.Pool{{Name: "all", Concurrency: concurrency, Strict: strict}}}
-}
-
-// diary notes which instances' jobs start, in their order, and how many run at once.
-type diary struct {
-	mu            sync.Mutex
-	starts        []string
-	running, most int
-}
-
-// takes returns a handler whose attempts take d.
-func (d *diary) takes(instance string, long func() time.Duration) func(context.Context, none) error {
-	return func(context.Context, none) error {
-		d.mu.Lock()
-		d.starts = append(d.starts, instance)
-		d.running++
-		d.most = max(d.most, d.running)
-		d.mu.Unlock()
-		time.Sleep(long())
-		d.mu.Lock()
-		d.running--
-		d.mu.Unlock()
-		return nil
-	}
-}
-
-// now returns how many have started, how many run, and how many ran at once at most.
-func (d *diary) now() (starts, running, most int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.starts), d.running, d.most
-}
-
-// count is how many of the first n starts are of each instance.
-func (d *diary) count(n int) map[string]int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := map[string]int{}
-	for _, s := range d.starts[:min(n, len(d.starts))] {
-		c[s]++
-	}
-	return c
-}
-
-func about(d time.Duration) func() time.Duration {
-	return func() time.Duration { return d/2 + rand.N(d) }
 }
 
 func TestSharesFollowTheWeightsWhileAllInstancesAreFull(t *testing.T) {
@@ -143,9 +97,8 @@ func TestAStrictPoolServesInTheOrderOfRegistration(t *testing.T) {
 func TestInAStrictPoolWhatComesForAnEarlierInstanceGoesFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, shared(2, true))
-		f, starts := startTimes(nothing)
+		starts := r.serve("urgent", nothing, worker.In("all", 1))
 		var d diary
-		worker.Handle(r.sup, "urgent", f, worker.In("all", 1))
 		worker.Handle(r.sup, "bulk", d.takes("bulk", about(100*time.Millisecond)), worker.In("all", 1))
 		r.enqueueMany("bulk", 1000)
 		r.start()
@@ -184,7 +137,7 @@ func TestASharedPoolAsWideAsCanBeDefaultsToTenAndOthersKeepTheirOwn(t *testing.T
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, shared(0, false))
 		var all, own diary
-		long := func() time.Duration { return 2 * time.Minute }
+		long := exactly(2 * time.Minute)
 		worker.Handle(r.sup, "a", all.takes("a", long), worker.In("all", 1))
 		worker.Handle(r.sup, "b", all.takes("b", long), worker.In("all", 1))
 		worker.Handle(r.sup, "own", own.takes("own", long), worker.Concurrency(3))
@@ -210,7 +163,7 @@ func TestJobsOfAllInstancesOfASharedPoolAreKeptByHeartbeats(t *testing.T) {
 		r := newRig(t, cfg)
 		var d diary
 		for _, instance := range []string{"a", "b"} {
-			worker.Handle(r.sup, instance, d.takes(instance, func() time.Duration { return 10 * time.Second }), worker.In("all", 1))
+			worker.Handle(r.sup, instance, d.takes(instance, exactly(10*time.Second)), worker.In("all", 1))
 			r.enqueueMany(instance, 2)
 		}
 		r.start()
@@ -262,15 +215,11 @@ func TestAJobOfASharedPoolIsCancelledWhereItRuns(t *testing.T) {
 		r.start()
 		a, b := r.enqueue("a", nil), r.enqueue("b", nil)
 		settle(time.Second)
-		if err := r.st.Cancel(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Cancel(t.Context(), b))
 		synctest.Wait()
 		r.wantState(b, store.Cancelled, 1, worker.ErrCancelled.Error())
 		r.wantState(a, store.Doing, 1, "")
-		if err := r.st.Cancel(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Cancel(t.Context(), a))
 		synctest.Wait()
 		r.stopWell()
 	})

@@ -21,9 +21,7 @@ func TestNoWakeUpOfASharedPoolIsLost(t *testing.T) {
 		instances := []string{"a", "b", "c"}
 		starts := map[string]chan time.Time{}
 		for i, instance := range instances {
-			var f func(context.Context, none) error
-			f, starts[instance] = startTimes(func() time.Duration { return rand.N(20 * time.Millisecond) })
-			worker.Handle(r.sup, instance, f, worker.In("all", i+1))
+			starts[instance] = r.serve(instance, func() time.Duration { return rand.N(20 * time.Millisecond) }, worker.In("all", i+1))
 		}
 		r.start()
 		settle(time.Second)
@@ -123,7 +121,7 @@ func TestAnIdleSharedPoolHardlyTalks(t *testing.T) {
 func TestAWakeUpThatReachesABusyPoolIsPassedOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, shared(2, false))
-		long := func() time.Duration { return time.Minute }
+		long := exactly(time.Minute)
 		var busy diary
 		worker.Handle(r.sup, "a", busy.takes("a", long), worker.In("all", 1))
 		worker.Handle(r.sup, "b", busy.takes("b", nothing), worker.In("all", 1))
@@ -135,8 +133,7 @@ func TestAWakeUpThatReachesABusyPoolIsPassedOn(t *testing.T) {
 			t.Fatalf("%d jobs run, want 2", n)
 		}
 		other := r.second(worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(other.sup, "b", f)
+		starts := other.serve("b", nothing)
 		other.start()
 		settle(time.Second)
 		at := time.Now()
@@ -155,13 +152,12 @@ func TestATimeThatComesToABusyPoolIsPassedOn(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, shared(2, false))
 			var busy diary
-			worker.Handle(r.sup, "a", busy.takes("a", func() time.Duration { return time.Minute }), worker.In("all", 1))
+			worker.Handle(r.sup, "a", busy.takes("a", exactly(time.Minute)), worker.In("all", 1))
 			worker.Handle(r.sup, "b", busy.takes("b", nothing), worker.In("all", 1))
 			r.start()
 			settle(time.Second)
 			other := r.second(worker.Config{})
-			f, starts := startTimes(nothing)
-			worker.Handle(other.sup, "b", f)
+			starts := other.serve("b", nothing)
 			other.start()
 			settle(5200 * time.Millisecond) // both have just looked
 			at := time.Now()

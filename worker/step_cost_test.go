@@ -43,13 +43,7 @@ func TestACommitCostsOneRequestAndAReplayNone(t *testing.T) {
 func TestThousandsOfParkedJobsCostAnIdleProcessNextToNothing(t *testing.T) {
 	n := redistest.Size(500, 10_000)
 	sleeper := func(ctx context.Context, _ none) error { return worker.Sleep(ctx, "nap", 1000*time.Hour) }
-	waiter := func(ctx context.Context, _ none) error { // for a child that nobody runs
-		f, err := worker.Async[none](ctx, "child", "nobody", none{})
-		if err == nil {
-			_, err = f.Wait(ctx)
-		}
-		return err
-	}
+	waiter := parentOf("nobody", none{}) // whom nobody serves
 	for name, handler := range map[string]func(context.Context, none) error{"until a time": sleeper, "for a child": waiter} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

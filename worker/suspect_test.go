@@ -39,7 +39,7 @@ func TestAProcessRunsOneSuspectAtATimeWhateverItsInstance(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, shared(5, false))
 			var suspects, others diary
-			second := func() time.Duration { return time.Second }
+			second := exactly(time.Second)
 			for _, instance := range []string{"a", "b", "c"} {
 				var opts []worker.HandleOption
 				if oneCommonPool {
@@ -104,7 +104,7 @@ func (r *rig) startLimited(d *diary, limited ...string) {
 				r.claimAs(uuid.New(), instance, 20*time.Second)
 			}
 		}
-		worker.Handle(r.sup, instance, d.takes(instance, func() time.Duration { return 100 * time.Millisecond }), opts...)
+		worker.Handle(r.sup, instance, d.takes(instance, exactly(100*time.Millisecond)), opts...)
 	}
 	r.start()
 }

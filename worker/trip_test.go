@@ -36,7 +36,7 @@ func (f *fuse) handle(ctx context.Context, _ none) error {
 			f.mu.Unlock()
 		}
 	}
-	return f.diary.takes("x", func() time.Duration { return time.Second })(ctx, none{})
+	return f.diary.takes("x", exactly(time.Second))(ctx, none{})
 }
 
 func trips(d time.Duration) func(context.Context) error {
@@ -100,15 +100,10 @@ func TestATrippedInstanceHandsItsWakeUpsOn(t *testing.T) {
 		r.start()
 		r.enqueue("x", nil)
 		settle(2 * time.Second)
-		other, err := worker.New(r.st, worker.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := r.second(worker.Config{})
 		var g diary
-		worker.Handle(other, "x", g.takes("x", func() time.Duration { return time.Millisecond }), worker.Concurrency(1))
-		ctx, cancel := context.WithCancel(t.Context())
-		ran := make(chan error)
-		go func() { ran <- other.Run(ctx) }()
+		worker.Handle(other.sup, "x", g.takes("x", exactly(time.Millisecond)), worker.Concurrency(1))
+		other.start()
 		settle(7 * time.Second) // both wait to be woken, and the tripped one was there first
 		for range 5 {
 			r.enqueue("x", nil)
@@ -118,10 +113,7 @@ func TestATrippedInstanceHandsItsWakeUpsOn(t *testing.T) {
 			t.Errorf("the other process has run %d jobs, want 5", n)
 		}
 		f.want(t, "tripped", 1, 0)
-		cancel()
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
+		other.stopWell()
 		r.stopWell()
 	})
 }
@@ -134,7 +126,7 @@ func TestATrippedInstanceOfAPoolLeavesItsWorkersToTheOthers(t *testing.T) {
 				var f fuse
 				var g diary
 				worker.Handle(r.sup, "x", f.handle, worker.In("all", 9)) // the first in a strict pool
-				worker.Handle(r.sup, "y", g.takes("y", func() time.Duration { return time.Second }), worker.In("all", 1))
+				worker.Handle(r.sup, "y", g.takes("y", exactly(time.Second)), worker.In("all", 1))
 				f.set(trips(time.Minute))
 				r.enqueueMany("x", 100)
 				r.enqueueMany("y", 100)

@@ -19,18 +19,9 @@ import (
 // vetted is a parent that is parked, and a child that waits: its instance is paused.
 func vetted(t *testing.T, ran *[]time.Time, opts ...worker.HandleOption) *rig {
 	r := newRig(t, worker.Config{})
-	worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-		f, err := worker.Async[none](ctx, "child", "child", none{}, worker.MaxAttempts(1))
-		if err != nil {
-			return err
-		}
-		_, err = f.Wait(ctx)
-		return err
-	})
+	worker.Handle(r.sup, "order", parentOf("child", none{}, worker.MaxAttempts(1)))
 	worker.Handle(r.sup, "child", func(ctx context.Context, _ none) error { *ran = append(*ran, time.Now()); return nil }, opts...)
-	if err := r.st.Pause(t.Context(), "child"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.st.Pause(t.Context(), "child"))
 	id := r.enqueue("order", none{})
 	r.start()
 	settle(time.Second)
@@ -40,30 +31,14 @@ func vetted(t *testing.T, ran *[]time.Time, opts ...worker.HandleOption) *rig {
 
 func (r *rig) resume(instance string) {
 	r.t.Helper()
-	if err := r.st.Resume(context.Background(), instance); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// theOnly returns the one job of an instance.
-func (r *rig) theOnly(instance string) store.Job {
-	r.t.Helper()
-	page, err := r.st.List(context.Background(), store.Filter{Instance: instance})
-	if err != nil || len(page.Jobs) != 1 {
-		r.t.Fatalf("%d jobs of %s, %v", len(page.Jobs), instance, err)
-	}
-	return page.Jobs[0]
+	must(r.t, r.st.Resume(context.Background(), instance))
 }
 
 func TestAChildWhoseParentCanNotBeAskedIsGivenBackUnchargedMoreAndMoreRarely(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var ran []time.Time
 		r := vetted(t, &ran, once)
-		raw := r.st.Runtime().Client().(*redis.Client)
-		const foreign = "stint:{order}:deadlines" // so that every script of the parent's instance refuses
-		if err := raw.Set(t.Context(), foreign, "somebody else's", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		mend := r.spoil("stint:{order}:deadlines") // so that every script of the parent's instance refuses
 		r.resume("child")
 		settle(15 * time.Minute)
 		child := r.theOnly("child")
@@ -76,9 +51,7 @@ func TestAChildWhoseParentCanNotBeAskedIsGivenBackUnchargedMoreAndMoreRarely(t *
 		if f := of[worker.JobFinished](r.events); len(f) < 15 || len(f) > 60 {
 			t.Errorf("in a quarter of an hour it was claimed %d times, want a little more than once a minute", len(f))
 		}
-		if err := raw.Del(t.Context(), foreign).Err(); err != nil {
-			t.Fatal(err)
-		}
+		mend()
 		settle(2 * time.Minute)
 		if child = r.theOnly("child"); len(ran) != 1 || child.State != store.Done || child.Attempt != 1 {
 			t.Errorf("then it ran %d times and is %s after %d attempts: %s", len(ran), child.State, child.Attempt, child.LastError)
@@ -97,9 +70,7 @@ func TestAChildWhoseParentsServerIsAwayForAMomentRunsSoonAfter(t *testing.T) {
 		start := time.Now()
 		r.resume("child")
 		settle(10 * time.Second)
-		select {
-		case <-failed:
-		default:
+		if !came(failed) {
 			t.Fatal("no vet was seen")
 		}
 		if len(ran) != 1 || ran[0].Sub(start) > 5*time.Second || r.theOnly("child").Attempt != 1 {
@@ -142,14 +113,7 @@ func TestAskingAfterTheParentTakesNothingOfTheHandlersTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		var left time.Duration
-		worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-			f, err := worker.Async[none](ctx, "child", "child", none{})
-			if err != nil {
-				return err
-			}
-			_, err = f.Wait(ctx)
-			return err
-		})
+		worker.Handle(r.sup, "order", parentOf("child", none{}))
 		worker.Handle(r.sup, "child", func(ctx context.Context, _ none) error {
 			by, _ := ctx.Deadline()
 			left = time.Until(by)
@@ -169,13 +133,9 @@ func TestAskingAfterTheParentTakesNothingOfTheHandlersTime(t *testing.T) {
 
 func TestTheTimeOfAHandlerIsItsOwnAndNoneIfItWasNotCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const foreign = "stint:{order}:deadlines"
 		var ran []time.Time
 		r := vetted(t, &ran)
-		raw := r.st.Runtime().Client().(*redis.Client)
-		if err := raw.Set(t.Context(), foreign, "somebody else's", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		mend := r.spoil("stint:{order}:deadlines")
 		r.latency(time.Second)
 		r.resume("child")
 		settle(time.Minute)
@@ -196,9 +156,7 @@ func TestTheTimeOfAHandlerIsItsOwnAndNoneIfItWasNotCalled(t *testing.T) {
 				t.Errorf("a handler that was not called took %v", e.Took)
 			}
 		}
-		if err := raw.Del(t.Context(), foreign).Err(); err != nil {
-			t.Fatal(err)
-		}
+		mend()
 		settle(5 * time.Minute)
 		all := children()
 		if last := all[len(all)-1]; len(ran) != 1 || last.Took != 0 || last.State != store.Done || last.Age < time.Minute {
@@ -229,25 +187,17 @@ func TestAParentHearsAtOnceOfAChildThatEndsWithoutAWorker(t *testing.T) {
 				r := newRig(t, worker.Config{})
 				var heard time.Time
 				worker.Handle(r.sup, "order", func(ctx context.Context, _ none) error {
-					f, err := worker.Async[none](ctx, "child", "child", none{}, worker.Deadline(time.Now().Add(time.Minute)))
-					if err != nil {
-						return err
-					}
-					_, err = f.Wait(ctx)
+					_, err := runChild[none](ctx, "child", "child", none{}, worker.Deadline(time.Now().Add(time.Minute)))
 					heard = time.Now()
 					return err
 				})
-				worker.Handle(r.sup, "child", func(context.Context, none) error { return nil })
-				if err := r.st.Pause(t.Context(), "child"); err != nil {
-					t.Fatal(err)
-				}
+				worker.Handle(r.sup, "child", returns(nil))
+				must(t, r.st.Pause(t.Context(), "child"))
 				r.enqueue("order", none{})
 				r.start()
 				settle(time.Second)
 				heard = time.Time{}
-				if err := c.end(r, worker.NewClient(r.st, worker.ClientConfig{}), r.theOnly("child")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.end(r, worker.NewClient(r.st, worker.ClientConfig{}), r.theOnly("child")))
 				ended := time.Now()
 				settle(time.Minute)
 				if took := heard.Sub(ended); heard.IsZero() || took > c.within {

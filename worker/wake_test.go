@@ -17,23 +17,10 @@ import (
 	"github.com/stint-go/stint/worker"
 )
 
-// startTimes returns a handler that notes when each attempt starts and then takes as long as it is told to.
-func startTimes(take func() time.Duration) (func(context.Context, none) error, chan time.Time) {
-	starts := make(chan time.Time, 10_000)
-	return func(context.Context, none) error {
-		starts <- time.Now()
-		time.Sleep(take())
-		return nil
-	}, starts
-}
-
-func nothing() time.Duration { return 0 }
-
 func TestAJobStartsWithoutDelayWhenTheSupervisorIsIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		for range 20 {
 			time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Second))))
@@ -52,8 +39,7 @@ func TestNoWakeUpIsLostWhateverGoesOnAtTheTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
 		r.latency(time.Millisecond)
-		f, starts := startTimes(func() time.Duration { return rand.N(20 * time.Millisecond) })
-		worker.Handle(r.sup, "x", f, worker.Concurrency(200))
+		starts := r.serve("x", func() time.Duration { return rand.N(20 * time.Millisecond) }, worker.Concurrency(200))
 		r.start()
 		settle(time.Second)
 		for range 200 {
@@ -71,46 +57,6 @@ func TestNoWakeUpIsLostWhateverGoesOnAtTheTime(t *testing.T) {
 			t.Errorf("%+v, want 200 done", s)
 		}
 		r.stopWell()
-	})
-}
-
-func TestAScheduledJobStartsAtItsMillisecond(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
-		r.start()
-		settle(time.Second)
-		at := time.Now()
-		r.enqueue("x", nil, after(10*time.Minute))
-		r.enqueue("x", nil, after(12345*time.Millisecond)) // becomes the next one
-		r.enqueue("x", nil, after(700*time.Millisecond))
-		for _, want := range []time.Duration{700 * time.Millisecond, 12345 * time.Millisecond, 10 * time.Minute} {
-			if d := (<-starts).Sub(at); d != want {
-				t.Errorf("the job started after %v, want %v", d, want)
-			}
-		}
-		r.stopWell()
-	})
-}
-
-func TestARetryComesBackAtItsMillisecond(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, worker.Config{})
-		var starts []time.Time
-		worker.Handle(r.sup, "x", func(context.Context, none) error {
-			if starts = append(starts, time.Now()); len(starts) < 3 {
-				return worker.Snooze(1500 * time.Millisecond)
-			}
-			return nil
-		}, worker.Concurrency(1))
-		r.start()
-		r.enqueue("x", nil)
-		settle(10 * time.Second)
-		r.stopWell()
-		if len(starts) != 3 || starts[2].Sub(starts[0]) != 3*time.Second {
-			t.Errorf("started at %v, want 1.5s apart", starts)
-		}
 	})
 }
 
@@ -132,22 +78,17 @@ func TestAnIdleSupervisorHardlyTalks(t *testing.T) {
 func TestAResumedInstanceIsServedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(time.Second)
-		if err := r.st.Pause(t.Context(), "x"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.Pause(t.Context(), "x"))
 		r.enqueue("x", nil)
 		settle(33 * time.Second)
 		if len(starts) != 0 {
 			t.Fatal("a job of a paused instance was run")
 		}
 		at := time.Now()
-		if err := r.st.Resume(t.Context(), "x"); err != nil {
-			t.Fatal(err)
-		}
+		r.resume("x")
 		if d := (<-starts).Sub(at); d != 0 {
 			t.Errorf("started %v after the instance was resumed, want at once", d)
 		}
@@ -158,8 +99,7 @@ func TestAResumedInstanceIsServedAtOnce(t *testing.T) {
 func TestAWakeUpThatIsLostCostsASecondWhileNobodyListens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(7 * time.Second)
 		at := time.Now()
@@ -175,8 +115,7 @@ func TestCompletionsAndClaimsTravelTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const workers, jobs = 50, 2000
 		r := newRig(t, worker.Config{})
-		f, _ := startTimes(func() time.Duration { return 10 * time.Millisecond })
-		worker.Handle(r.sup, "x", f, worker.Concurrency(workers))
+		r.serve("x", exactly(10*time.Millisecond), worker.Concurrency(workers))
 		r.enqueueMany("x", jobs)
 		before := r.fault.Seen()
 		r.start()
@@ -240,8 +179,7 @@ func TestAnInstanceWithoutHandlerIsLeftAlone(t *testing.T) {
 func TestALostReplyToAClaimLosesNoJob(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.enqueueMany("x", 8)
 		r.fault.LoseReplyNth(1, redistest.Named("eval"), redistest.Mentions(":lane:"))
 		r.start()
@@ -256,13 +194,10 @@ func TestALostReplyToAClaimLosesNoJob(t *testing.T) {
 func TestAJobStartsWithoutDelayAfterItsInstanceWasDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(100 * time.Millisecond)
-		if err := r.st.DeleteInstance(t.Context(), "x", false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.st.DeleteInstance(t.Context(), "x", false))
 		settle(100 * time.Millisecond)
 		at := time.Now()
 		r.enqueue("x", nil)
@@ -301,9 +236,8 @@ func (mute) DialHook(next redis.DialHook) redis.DialHook {
 func TestAProcessThatCanNotSubscribeLooksEverySecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, worker.Config{})
-		r.st.Runtime().Client().(*redis.Client).AddHook(mute{})
-		f, starts := startTimes(nothing)
-		worker.Handle(r.sup, "x", f)
+		r.hook(mute{})
+		starts := r.serve("x", nothing)
 		r.start()
 		settle(time.Minute)
 		for range 5 {
@@ -325,14 +259,10 @@ func TestAnInstanceOfASharedPoolIsAskedAgainSoonAfterItCouldNotBe(t *testing.T) 
 		worker.Handle(r.sup, "x", returns(nil), worker.In("both", 1))
 		worker.Handle(r.sup, "y", returns(nil), worker.In("both", 1))
 		id := r.enqueue("x", nil)
-		if err := r.st.Runtime().Client().Set(t.Context(), "stint:{x}:done", "foreign", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		mend := r.spoil("stint:{x}:done")
 		r.start()
 		settle(22 * time.Second)
-		if err := r.st.Runtime().Client().Del(t.Context(), "stint:{x}:done").Err(); err != nil {
-			t.Fatal(err)
-		}
+		mend()
 		settle(1100 * time.Millisecond)
 		r.wantState(id, store.Done, 1, "")
 		r.stopWell()
