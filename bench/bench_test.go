@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 // A small round of each kind of side: jobs run, once each, and are measured. Nothing is said of how fast.
 func TestEachSideRunsEveryJobOnce(t *testing.T) {
 	b := smallBench(t)
+	b.seconds = 0.01 // more jobs than workers, queues and requests in flight can hold, on the fastest side too
 	for _, v := range []variant{stint0, stintTen, asynq0, floorMany, floorEach, floorSets} {
 		s, err := load{counted: true}.run(t.Context(), b, v)
 		if err != nil {
@@ -34,7 +35,7 @@ func TestEachSideRunsEveryJobOnce(t *testing.T) {
 			continue
 		}
 		for _, name := range []string{"jobs/s", "redis µs", "go µs", "allocs", "bytes", "commands", "trips", "memory B"} {
-			if len(s[name]) != 1 || s[name][0] <= 0 {
+			if len(s[name]) != 1 || !(s[name][0] > 0) { // NaN, of a round that was over too early, isn't
 				t.Errorf("%s: %s is %v, want one number above 0", v.name, name, s[name])
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"sync"
 	"time"
 )
 
@@ -70,6 +71,7 @@ func (l load) run(ctx context.Context, b *bench, v variant) (sample, error) {
 		}
 	}
 	t := newTally(total, warm, jobs)
+	t.pause.Add(1)
 	runtime.GC()
 	stop, err := sd.work(workers, t.handle)
 	if err != nil {
@@ -125,8 +127,11 @@ func (l load) jobs(b *bench, v variant) (n, warm int) {
 	return n + warm, warm
 }
 
-// watch takes what is used between the first jobs and the last.
+// watch takes what is used between the first jobs and the last. It ends the pause of t when it has looked the first time: what is
+// done before it looks isn't counted, and that would be a whole round if it is small and this goroutine wakes late.
 func watch(ctx context.Context, srv *server, t *tally, lines *wire) (sample, error) {
+	goOn := sync.OnceFunc(t.pause.Done)
+	defer goOn()
 	var use [2]usage
 	var count [2]traffic
 	for i, c := range []chan struct{}{t.started, t.reached} {
@@ -140,6 +145,7 @@ func watch(ctx context.Context, srv *server, t *tally, lines *wire) (sample, err
 		if use[i], err = srv.use(ctx, t.jobs); err != nil {
 			return nil, err
 		}
+		goOn()
 	}
 	s := use[1].since(use[0])
 	if lines != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strconv"
+	"sync"
 	"sync/atomic"
 )
 
@@ -40,6 +41,8 @@ type tally struct {
 	started chan struct{} // this is closed,
 	goal    int64         // and with so many
 	reached chan struct{} // this
+
+	pause sync.WaitGroup // while it waits for somebody, so do the handlers from the one that closed started
 }
 
 // newTally is for jobs 0 to n-1.
@@ -61,6 +64,9 @@ func (t *tally) handle(payload []byte) {
 	n := t.count.Add(1)
 	if n == t.warm {
 		close(t.started)
+	}
+	if n >= t.warm {
+		t.pause.Wait()
 	}
 	if n == t.goal {
 		close(t.reached)
