@@ -18,11 +18,11 @@ import (
 //	results    hash  id -> JSON
 //	todo       zset  id by place
 //	scheduled  zset  id by due time and priority
-//	doing      zset  id by lease deadline
+//	doing      zset  worker by its lease's deadline: a claim after a finish then only changes a score
 //	parked     zset  id by the time that wakes it, or, if only a step does, 2^52 and the time it parked
 //	done, dead, cancelled
 //	           zset  id by the time it ended
-//	workers    hash  worker -> lease: id, nonce, process; there exactly while the worker holds the job
+//	workers    hash  worker -> lease: id, nonce, process; there, and in doing, exactly while the worker holds the job
 //	cancels    zset  id of a doing job that is to be cancelled, by the time of the request
 //	awaited    zset  id that a client waits for, by the time its interest lapses
 //	waiting    zset  channel of a process that asked for work in vain, by the time it asked

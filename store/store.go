@@ -59,7 +59,7 @@ type Store struct {
 }
 
 // formatVersion is that of the layout in keys.go and of the records. A store of another one is refused.
-const formatVersion = "2"
+const formatVersion = "3"
 
 // Open returns a Store over the caller's client, which may be a plain, a Sentinel or a Cluster one. It does no I/O: the
 // server is checked before the first command. Close never closes the client.

@@ -14,7 +14,8 @@ import (
 // An audit puts right what somebody changed behind our back.
 func auditCases() []Case {
 	return named(anAuditBuriesARecordInNoState, anAuditBuriesAJobWithoutARecord, anAuditLeavesWhatIsDoingOrHasEnded,
-		anAuditLeavesAJobInOneStateOnly, anAuditOfThousandsGoesByCursor, anAuditOfWhatIsWholeChangesNothing, whatAnAuditBuriesHasEnded, whatAnAuditBuriesIsNobodys)
+		anAuditLeavesAJobInOneStateOnly, anAuditOfThousandsGoesByCursor, anAuditOfWhatIsWholeChangesNothing, whatAnAuditBuriesHasEnded,
+		whatAnAuditBuriesIsNobodys, whatAWorkerHoldsIsDoing, aJobThatTwoWorkersHoldIsThatOfTheLater)
 }
 
 // audit goes through the whole instance and returns what was put right, in the order of ids.
@@ -185,11 +186,67 @@ func anAuditOfWhatIsWholeChangesNothing(t *testing.T, e *Env) {
 	}
 }
 
+// loseLease removes the lease that a worker holds.
+func (e *Env) loseLease(t testing.TB, l *store.Lease) {
+	t.Helper()
+	w := l.Worker()
+	e.put(t, "HDEL", e.Key(instance, "workers"), w[:])
+}
+
+// Whatever else of it is lost: its worker goes on, or its lease runs out.
+func whatAWorkerHoldsIsDoing(t *testing.T, e *Env) {
+	losses := map[string]func(l *store.Lease){
+		"doing": func(l *store.Lease) { w := l.Worker(); e.put(t, "ZREM", e.Key(instance, "doing"), w[:]) },
+		"runs":  func(l *store.Lease) { e.put(t, "HDEL", e.Key(instance, "runs"), l.Job.ID[:]) },
+		"both": func(*store.Lease) {
+			e.put(t, "DEL", e.Key(instance, "doing"))
+			e.put(t, "DEL", e.Key(instance, "runs"))
+		},
+	}
+	for what, lose := range losses {
+		for _, lives := range []bool{true, false} {
+			e.end(t, e.hold(t), store.Release)
+			l := e.claimOne(t) // it runs for the second time, so that its run is not told by its record
+			lose(l)
+			e.wantAudited(t, what+" lost", l.Job.ID)
+			e.Want(t, store.Doing, l.Job.ID)
+			if lives {
+				if v := e.beat(t, store.Beat{Lease: l})[0]; v != store.Held {
+					t.Errorf("%s lost: a heartbeat got %v", what, v)
+				}
+			} else {
+				e.Later(t, lease+time.Second)
+				if m := e.Reap(t); len(m.Reaped) != 1 || m.Reaped[0].Job != l.Job.ID || m.Missing != 0 {
+					t.Errorf("%s lost: reaped %+v", what, m)
+				}
+				l = e.claimOne(t)
+			}
+			e.end(t, l, store.Complete)
+			e.Want(t, store.Done, l.Job.ID)
+			must(t, e.Store.Delete(t.Context(), l.Job.ID))
+		}
+	}
+}
+
+// It was put back behind our back, and claimed again.
+func aJobThatTwoWorkersHoldIsThatOfTheLater(t *testing.T, e *Env) {
+	first := e.hold(t)
+	e.put(t, "ZADD", e.Key(instance, "todo"), int64(5e15+3), first.Job.ID[:])
+	second := e.claimOne(t)
+	e.wantAudited(t, "held twice", first.Job.ID)
+	got := e.beat(t, store.Beat{Lease: first}, store.Beat{Lease: second})
+	if got[0] != store.Lost || got[1] != store.Held {
+		t.Errorf("the heartbeats got %v, want lost and held", got)
+	}
+	e.end(t, second, store.Complete)
+	e.Want(t, store.Done, first.Job.ID)
+}
+
 // Its worker, if it has one after all, has lost it; so has who asked for it to be cancelled.
 func whatAnAuditBuriesIsNobodys(t *testing.T, e *Env) {
 	l := e.hold(t)
 	must(t, e.Store.Cancel(t.Context(), l.Job.ID))
-	e.put(t, "ZREM", e.Key(instance, "doing"), l.Job.ID[:])
+	e.loseLease(t, l)
 	e.wantAudited(t, "held by somebody", l.Job.ID)
 	e.wantDead(t, "held by somebody", l.Job.ID, "no state")
 	if v := e.beat(t, store.Beat{Lease: l})[0]; v != store.Lost {

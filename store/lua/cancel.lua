@@ -15,11 +15,8 @@ for i = 1, #ARGV do
   if known and state == 3 then
     asked[#asked + 1] = stamp
     asked[#asked + 1] = id
-    local worker = workerOf(id)
-    local lease = worker and live[workers] and call('HGET', workers, worker)
-    if lease and sub(lease, 1, 16) == id then
-      publish(channel('process', sub(lease, 25)), 'cancel ' .. id)
-    end
+    local _, lease = holderOf(id)
+    publish(channel('process', sub(lease, 25)), 'cancel ' .. id)
   elseif known and state and state < 5 then
     gone[#gone + 1] = stamp
     gone[#gone + 1] = id

@@ -48,26 +48,14 @@ local notes = call('HMGET', meta, 'paused', 'maxrec', 'limit', 'rate', 'knower',
 -- Give back what a worker holds already; the others that ask are free.
 local mine, got, before = {}, {}, {} -- parts of the reply
 local ids, current, changed = {}, {}, {} -- of the leases that end here: the job, the number; the states that are not as asked for
-local free, idle = {}, {} -- the names of those that are free, and of those whose mapping ends
+local free, idle = {}, {} -- the names of those that are free, and of those that hold nothing from now on
+local adrift = {} -- the leases of what can't be given back, for its record, or its run, is missing
 local ending, frees, asking, holding, bytes = 0, 0, 0, 0, 0
 local cut = false -- whether a job was left out of the reply for its size
 local function fits(record, p, e)
   bytes = bytes + #record + (p and #p or 0) + (e and #e or 0)
   cut = bytes > 1048576 and #mine + #got > 0
   return not cut
-end
-local function giveBack(i, lease) -- reports whether there is a job to give back
-  local id = sub(lease, 1, 16)
-  local record = call('HGET', jobs, id)
-  local run = runOf(id, record)
-  if not record or not run then return repeated end -- the reaper will see to what is left of it
-  local p, e = call('HGET', progress, id), call('HGET', errors, id)
-  if not cut and fits(record, p, e) then
-    holding = holding + 1
-    local n = #mine
-    mine[n + 1], mine[n + 2], mine[n + 3], mine[n + 4], mine[n + 5], mine[n + 6] = i, lease, record, run, p, e
-  end
-  return true
 end
 for i = 1, all do
   local lease, extra = held[i], extras[i]
@@ -81,7 +69,22 @@ for i = 1, all do
     if not wants then idle[#idle + 1] = names[i] end
   else
     if i <= finishes then changed[i] = '-' end
-    if lease and wants and giveBack(i, lease) then freed = false end
+    if lease and wants then
+      local id = sub(lease, 1, 16)
+      local record = call('HGET', jobs, id)
+      local run = runOf(id, record)
+      local p, e = call('HGET', progress, id), call('HGET', errors, id)
+      if not record or not run then
+        if freed then adrift[#adrift + 1] = lease end
+      else
+        freed = false
+        if not cut and fits(record, p, e) then
+          holding = holding + 1
+          local n = #mine
+          mine[n + 1], mine[n + 2], mine[n + 3], mine[n + 4], mine[n + 5], mine[n + 6] = i, lease, record, run, p, e
+        end
+      end
+    end
   end
   if freed and wants then
     frees = frees + 1
@@ -167,6 +170,11 @@ do
   add('ZADD', scheduled, into.s)
   add('ZADD', todo, into.t)
   add('ZADD', parked, into.p)
+  for k = 1, #adrift do -- the reaper will see to them, as to what a worker holds that does not go on
+    local id = sub(adrift[k], 1, 16)
+    call('HSET', workers, id, adrift[k])
+    call('ZADD', doing, '1', id)
+  end
   for k = 1, #noted do many('HSET', noted[k][1], noted[k][2]) end
   if special then mind(resting, true) end
 end
@@ -202,7 +210,8 @@ if frees > 0 and leaseFor > (tonumber(notes[6] or 0) or 0) then -- no reaper wit
   call('HSET', meta, 'lease', whole(leaseFor), 'leased', stamp)
 end
 if most > 0 then
-  room = math.min(room, most - call('ZCARD', doing) + #ids)
+  most = most - (live[doing] or 0) + ending -- from now on: how many more there may be
+  room = math.min(room, most)
   if notes[3] ~= ARGV[7] then call('HSET', meta, 'limit', ARGV[7]) end
 elseif notes[3] then
   call('HDEL', meta, 'limit')
@@ -279,13 +288,12 @@ if room > 0 and not notes[1] then
           put(runsOf, id, run)
         end
         f = f + 1
-        local at, after, worker = 2 * f - 1, 2 * f, free[f]
-        got[at], got[after] = id, record
-        mapped[at], mapped[after] = worker, id .. rest
-        doings[at], doings[after] = deadline, id
+        got[2 * f - 1], got[2 * f] = id, record
+        mapped[2 * f - 1], mapped[2 * f] = free[f], id .. rest
+        doings[2 * f - 1], doings[2 * f] = deadline, free[f]
         if special then unlocks[#unlocks + 1] = id end
         if id == suspect then
-          call('HSET', probes, process, worker .. id .. rest)
+          call('HSET', probes, process, free[f] .. id .. rest)
           busy = true
         end
       else -- quarantine
@@ -304,7 +312,13 @@ if room > 0 and not notes[1] then
   add('ZADD', dead, buried)
   grow(runs, runsOf)
   grow(workers, mapped)
-  add('ZADD', doing, doings)
+  if f > 0 and not live[doing] then -- in the large form, which it keeps then: in the small one each worker would be searched for
+    call('ZADD', doing, '0', string.rep(' ', 65))
+    add('ZADD', doing, doings)
+    call('ZREM', doing, string.rep(' ', 65))
+  else
+    add('ZADD', doing, doings)
+  end
   for k = 1, #buried, 2 do
     into.x[#into.x + 1] = buried[k + 1]
     culled[#culled + 1] = buried[k + 1]
@@ -312,17 +326,6 @@ if room > 0 and not notes[1] then
   if special then
     unlock(unlocks, 'c')
     mind(unlocks, false)
-  end
-end
-
--- A job that was given back and claimed again in this very call stays doing.
-local undone = ids
-if #into.t + #into.s > 0 then
-  local reclaimed = {}
-  undone = {}
-  for k = 1, #got, 2 do reclaimed[got[k]] = true end
-  for k = 1, #ids do
-    if not reclaimed[ids[k]] then undone[#undone + 1] = ids[k] end
   end
 end
 
@@ -344,7 +347,7 @@ if all == 0 and call('ZCOUNT', scheduled, '-inf', whole(now * 16 + 15)) > 0 then
   left = math.max(left, 1) -- a wake-up that is passed on may be for what is due
 end
 if not notes[1] and left > 0 then
-  if most > 0 then left = math.min(left, most - call('ZCARD', doing) + #undone) end
+  if ARGV[7] ~= '0' then left = math.min(left, most - f) end
   if pace > 0 and turn > now and left > 0 then
     local wait = math.ceil(turn - now)
     again = again < 0 and wait or math.min(again, wait)
@@ -377,7 +380,7 @@ drop('ZREM', scheduled, promoted)
 if suspect then drop('ZREM', suspects, { suspect }) end
 if taken > 0 then call('ZREMRANGEBYRANK', todo, 0, taken - 1) end
 if probe and not busy then drop('HDEL', probes, { process }) end
-drop('ZREM', doing, undone)
+drop('ZREM', doing, idle)
 drop('HDEL', workers, idle)
 drop('ZREM', cancels, ids)
 trim(done, trimmedDone)

@@ -20,7 +20,7 @@ for i = 1, n do
     verdict[i] = 'h'
     ids[#ids + 1] = id
     deadlines[#deadlines + 1] = whole(now + leaseFor)
-    deadlines[#deadlines + 1] = id
+    deadlines[#deadlines + 1] = names[i]
     if ARGV[4 * i + 1] == 'p' then
       reports[#reports + 1] = id
       reports[#reports + 1] = ARGV[4 * i + 2]

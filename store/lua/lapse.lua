@@ -5,9 +5,9 @@
 
 local bad = foreign()
 if bad then return bad end
-local held = live[doing] and call('ZSCORE', doing, ARGV[1])
-if held then
-  call('ZADD', doing, 1, ARGV[1])
+local worker = holderOf(ARGV[1])
+if worker then
+  call('ZADD', doing, 1, worker)
   call('HDEL', meta, 'grace')
 end
-return { 0, held and 1 or 0 }
+return { 0, worker and 1 or 0 }

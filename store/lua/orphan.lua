@@ -6,4 +6,4 @@
 
 local bad = foreign()
 if bad then return bad end
-return { 0, call('ZSCORE', doing, ARGV[1]) and call('HEXISTS', parents, ARGV[1]) == 0 and 1 or 0 }
+return { 0, holderOf(ARGV[1]) and call('HEXISTS', parents, ARGV[1]) == 0 and 1 or 0 }

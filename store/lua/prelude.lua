@@ -17,7 +17,8 @@ local HASH, ZSET = 'hash', 'zset'
 local kinds = { HASH, HASH, HASH, HASH, ZSET, ZSET, ZSET, ZSET, HASH, HASH, HASH, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET, ZSET,
   ZSET, ZSET, HASH, HASH, HASH, HASH, ZSET, ZSET, HASH, HASH, 'string' }
 
--- The sets of states by their numbers: those of a life, and what is suspected of crashing, which is todo as well.
+-- The sets of states by their numbers: those of a life, and what is suspected of crashing, which is todo as well. Their members are jobs,
+-- but in doing the workers that hold them.
 local sets = { scheduled, todo, doing, parked, done, dead, cancelled, suspects }
 
 local live = {} -- the keys that were there when the script began: how many items each had, or the text of a string
@@ -151,8 +152,19 @@ end
 -- A job's latest run; false when it never ran. Its record is read, where it is not given, only if it is short.
 local function runOf(id, record) return live[runs] and call('HGET', runs, id) or ranIn(record or call('HGET', jobs, id)) end
 
--- The worker that a job's latest run is of.
-local function workerOf(id) return match(runOf(id) or '', '^%d+ %d+ %d+ %d+ (.*)$') end
+-- The worker that holds a job, and its lease; nil if none does.
+local function holderOf(id)
+  local worker = live[workers] and match(runOf(id) or '', '^%d+ %d+ %d+ %d+ (.*)$')
+  local lease = worker and call('HGET', workers, worker)
+  if lease and sub(lease, 1, 16) == id then return worker, lease end
+end
+
+-- The jobs that workers hold; '' for a worker that holds none.
+local function heldBy(names)
+  local leases = look('HMGET', workers, names)
+  for i = 1, #names do leases[i] = sub(leases[i] or '', 1, 16) end
+  return leases
+end
 
 -- Reserves n sequence numbers and returns the first.
 local function reserve(n, now)
@@ -629,9 +641,11 @@ end
 -- Which state a job is in (1 scheduled ... 7 cancelled), its set and its score there; nil when it is in none.
 local function whereabouts(id)
   for i = 1, #sets do
-    local score = live[sets[i]] and call('ZSCORE', sets[i], id)
+    local score = i ~= 3 and live[sets[i]] and call('ZSCORE', sets[i], id)
     if score then return i == 8 and 2 or i, sets[i], score end
   end
+  local worker = holderOf(id)
+  if worker then return 3, doing, live[doing] and call('ZSCORE', doing, worker) or '0' end
 end
 
 -- The jobs in all sets together, and those that can be claimed.

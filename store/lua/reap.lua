@@ -27,43 +27,27 @@ if now - noted > (leaseFor >= longest and longest or 4 * longest) then longest, 
 leaseFor = math.max(leaseFor, longest)
 if gap and period > 0 then grace = now + leaseFor end
 if grace > now + leaseFor then grace = now + leaseFor end -- time has gone back since
-local ids = {}
-if now >= grace then ids = call('ZRANGE', doing, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, STEP) end
+local names = {}
+if now >= grace then names = call('ZRANGE', doing, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, STEP) end
+local held, holders, ids, leases = look('HMGET', workers, names), {}, {}, {} -- a worker that holds nothing after all is only dropped
+for i = 1, #names do
+  if held[i] then
+    holders[#holders + 1], leases[#leases + 1], ids[#ids + 1] = names[i], held[i], sub(held[i], 1, 16)
+  end
+end
 local far = call('ZRANGE', doing, '(' .. whole(now + leaseFor), '+inf', 'BYSCORE', 'LIMIT', 0, STEP)
 local expired = live[deadlines] and call('ZRANGE', deadlines, 1, stamp, 'BYSCORE', 'LIMIT', 0, STEP) or {}
 local ranOf, asked = look('HMGET', runs, ids), look('ZMSCORE', cancels, ids)
 
-local names, parsed, lost = {}, {}, nil
-for i = 1, #ids do
-  local ran = ranOf[i] or ranIn(call('HGET', jobs, ids[i])) or ''
-  local attempt, crashes, place, started, worker = match(ran, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
-  names[i] = worker or string.rep('\0', 16)
-  parsed[i] = { tonumber(attempt) or 1, tonumber(crashes) or 0, place, started or stamp }
-end
-local held = look('HMGET', workers, names)
-for i = 1, #ids do
-  if not held[i] or sub(held[i], 1, 16) ~= ids[i] then
-    lost = lost or {}
-    lost[ids[i]] = i
-  end
-end
-if lost and live[workers] then -- who holds it is not told, or wrongly: only a look at all tells
-  local all = call('HGETALL', workers)
-  for k = 1, #all, 2 do
-    local i = lost[sub(all[k + 1], 1, 16)]
-    if i then names[i], held[i] = all[k], all[k + 1] end
-  end
-end
-local newRuns, reasons, freed, gaveUp, report = {}, {}, {}, {}, {}
+local newRuns, reasons, gaveUp, report = {}, {}, {}, {}
 local toTodo, toSuspects, toDead, toCancelled, over, back = {}, {}, {}, {}, {}, {}
 for i = 1, #ids do
-  local id, run = ids[i], parsed[i]
-  local crashes, letter = run[2] + 1, 't'
-  if held[i] and sub(held[i], 1, 16) == id then
-    freed[#freed + 1] = names[i]
-    local process = sub(held[i], 25)
-    if live[probes] and call('HGET', probes, process) == names[i] .. held[i] then gaveUp[#gaveUp + 1] = process end
-  end
+  local id, worker, process = ids[i], holders[i], sub(leases[i], 25)
+  local ran = ranOf[i] or ranIn(call('HGET', jobs, id)) or ''
+  local attempt, crashes, place, started = match(ran, '^(%d+) (%d+) (%d+) (%d+) ')
+  local letter = 't'
+  crashes = (tonumber(crashes) or 0) + 1
+  if live[probes] and call('HGET', probes, process) == worker .. leases[i] then gaveUp[#gaveUp + 1] = process end
   if asked[i] then
     letter = 'c'
     toCancelled[#toCancelled + 1] = stamp
@@ -78,16 +62,17 @@ for i = 1, #ids do
     over[#over + 1] = id
   else
     local to = crashes == limit - 1 and toSuspects or toTodo
-    to[#to + 1] = run[3] or whole(5 * TOP + reserve(1, now))
+    to[#to + 1] = place or whole(5 * TOP + reserve(1, now))
     to[#to + 1] = id
     back[#back + 1] = id
   end
   newRuns[#newRuns + 1] = id
-  newRuns[#newRuns + 1] = whole(math.max(0, run[1] - 1)) .. ' ' .. whole(crashes) .. ' ' .. (run[3] or '0') .. ' ' .. run[4] .. ' ' .. names[i]
+  newRuns[#newRuns + 1] = whole(math.max(0, (tonumber(attempt) or 1) - 1)) .. ' ' .. whole(crashes) .. ' ' .. (place or '0') .. ' '
+    .. (started or stamp) .. ' ' .. worker
   local at = #report
-  report[at + 1], report[at + 2], report[at + 3], report[at + 4] = id, names[i], crashes, letter
+  report[at + 1], report[at + 2], report[at + 3], report[at + 4] = id, worker, crashes, letter
 end
-local after = call('ZRANGE', doing, #ids, #ids, 'WITHSCORES')
+local after = call('ZRANGE', doing, #names, #names, 'WITHSCORES')
 local shut, late = {}, {} -- the jobs that wait past their deadline: by set, and all
 for i = 1, #expired do
   local id = expired[i]
@@ -125,10 +110,10 @@ local lapsed = call('ZRANGE', awaited, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT
 local silent = call('ZRANGE', waiting, '-inf', whole(now - 60000), 'BYSCORE', 'LIMIT', 0, STEP)
 local past = live[windows] and call('ZRANGE', windows, '-inf', stamp, 'BYSCORE', 'LIMIT', 0, STEP) or {}
 local work = due(now)
-local missing = call('HLEN', jobs) + #ids + #late - total()
+local missing = call('HLEN', jobs) + #names + #late - total()
 local most = tonumber(ARGV[8])
 local claimable = (#toTodo + #toSuspects) / 2
-if most > 0 then claimable = math.min(call('ZCARD', todo) + call('ZCARD', suspects), most - call('ZCARD', doing) + #ids) end
+if most > 0 then claimable = math.min(call('ZCARD', todo) + call('ZCARD', suspects), most - call('ZCARD', doing) + #names) end
 
 if notes[4] ~= whole(leaseFor) or notes[5] ~= whole(noted) then
   call('HSET', meta, 'lease', whole(leaseFor), 'leased', whole(noted))
@@ -136,8 +121,8 @@ end
 if period > 0 then call('HSET', meta, 'reaped', stamp, 'grace', whole(grace)) end
 tell(over, wanted(over, now))
 for set, list in pairs(shut) do drop('ZREM', set, list) end
-drop('ZREM', doing, ids)
-drop('HDEL', workers, freed)
+drop('ZREM', doing, names)
+drop('HDEL', workers, holders)
 drop('HDEL', probes, gaveUp)
 drop('ZREM', cancels, ids)
 drop('ZREM', deadlines, expired)

@@ -1,9 +1,9 @@
 -- Picks jobs of one set by what is kept of them: a page of ids to be changed. It looks at 500 jobs at most.
 -- KEYS: the instance's.
--- ARGV: the set's number (see list.lua); how many at most; id and score of the last job looked at, or '' and ''; only jobs that have
+-- ARGV: the set's number (see list.lua); how many at most; member and score of the last looked at, or '' and ''; only jobs that have
 --   been in it for so many ms (-1: any); a text that the last error has to contain, or ''; '', or what the first page returned last: what has ended since
 --   then is left, so that what a change of many jobs brings back is not changed again, and so is what is doing and to be cancelled since then.
--- Returns: 0; 1 if there may be more, else 0; id and score of the last job looked at; the ids; now in ms.
+-- Returns: 0; 1 if there may be more, else 0; member and score of the last looked at; the ids; now in ms.
 
 local bad = foreign()
 if bad then return bad end
@@ -19,6 +19,7 @@ end
 local page = call('ZRANGE', set, from, from + 499, 'WITHSCORES')
 local ids, all, more = {}, {}, #page == 1000 and 1 or 0
 for i = 1, #page, 2 do all[#all + 1] = page[i] end
+if set == doing then all = heldBy(all) end
 local reasons = text ~= '' and look('HMGET', errors, all) or {}
 local asked = set == doing and look('ZMSCORE', cancels, all) or {}
 for i = 1, #all do
@@ -30,8 +31,8 @@ for i = 1, #all do
     more = 0
     break
   end
-  last, score = all[i], page[2 * i]
-  local fit = (age < 0 or now - since(set, score) >= age) and not (asked[i] and tonumber(asked[i]) >= began)
-  if fit and (text == '' or (reasons[i] and string.find(reasons[i], text, 1, true))) then ids[#ids + 1] = last end
+  last, score = page[2 * i - 1], page[2 * i]
+  local fit = all[i] ~= '' and (age < 0 or now - since(set, score) >= age) and not (asked[i] and tonumber(asked[i]) >= began)
+  if fit and (text == '' or (reasons[i] and string.find(reasons[i], text, 1, true))) then ids[#ids + 1] = all[i] end
 end
 return { 0, more, last, score, ids, whole(now) }
