@@ -96,7 +96,7 @@ func TestAnotherFormatIsRefusedAndLeftAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  []any
 		want string
-	}{"a newer format": {[]any{"SET", "3"}, `"3"`}, "a foreign key": {[]any{"SADD", "x"}, "set"}} {
+	}{"a newer format": {[]any{"SET", "99"}, `"99"`}, "a foreign key": {[]any{"SADD", "x"}, "set"}} {
 		prefix := redistest.Prefix(t)
 		key := prefix + ":format"
 		noError(t, name, rdb.Do(ctx, c.set[0], key, c.set[1]).Err())

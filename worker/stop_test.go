@@ -57,7 +57,7 @@ func TestStop1AClaimInFlightIsAwaitedAndWhatItBringsIsReleased(t *testing.T) {
 			_, _ = r.st.Runtime().Enqueue(context.Background(), &lane, "x", []store.NewJob{{ID: theID, Payload: []byte("null")}})
 		}()
 		settle(100 * time.Millisecond) // it is claimed, the reply is on its way
-		r.wantStateNow(theID, store.Doing)
+		r.wantDoingNow(1)
 		r.stopWell()
 		if len(starts) != 1 {
 			t.Error("a handler was called after the stop")

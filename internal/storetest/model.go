@@ -128,11 +128,21 @@ func (m *model) in(state store.State) []*modelJob {
 			return cmp.Or(cmp.Compare(a.place.rank, b.place.rank), cmp.Compare(a.place.seq, b.place.seq))
 		case store.Scheduled:
 			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.place.rank, b.place.rank), byID)
+		case store.Doing: // it is found by its worker
+			return cmp.Or(cmp.Compare(a.at, b.at), slices.Compare(m.leasee(a), m.leasee(b)))
 		default:
 			return cmp.Or(cmp.Compare(a.at, b.at), byID)
 		}
 	})
 	return some
+}
+
+// leasee is the worker whose lease a doing job is under: another than that of its run where that one went on without it.
+func (m *model) leasee(j *modelJob) []byte {
+	if m.held[j.id].job == j.id {
+		return j.id[:]
+	}
+	return j.worker[:]
 }
 
 // next gives out a seq.

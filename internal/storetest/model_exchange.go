@@ -51,7 +51,11 @@ func (m *model) exchange(now int64, r request, x modelExchange, got store.Exchan
 		case busy && m.known(h.job) != nil:
 			leases = append(leases, m.describeLease(w))
 		case !repeated:
-			delete(m.held, w) // what it holds has lost its record: the reaper will see to it
+			if busy { // what it holds has lost its record: the reaper will see to it, under the name of a worker that there isn't
+				delete(m.held, w)
+				m.held[h.job] = h
+				m.jobs[h.job].at = 1
+			}
 			free = append(free, w)
 		}
 	}

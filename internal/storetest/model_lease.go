@@ -56,9 +56,8 @@ func (m *model) reap(now int64) string {
 			next = j.at - now + 1
 			break
 		}
-		if m.held[j.worker].job == j.id {
-			delete(m.held, j.worker)
-		}
+		j.worker = uuid.UUID(m.leasee(j))
+		delete(m.held, j.worker)
 		j.crashes++
 		j.attempt--
 		switch {
