@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -96,11 +95,6 @@ func entryState(key, definition, state string) EntryState {
 	e.SkipOverlap, e.RecordAge, e.RecordCount = d.SkipOverlap, d.RecordAge, d.RecordCount
 	e.Enabled, e.Decided, e.Last, e.Fingerprint = f[0] == "1", parseMS(f[1]), parseMS(f[2]), f[3]
 	return e
-}
-
-func parseMS(digits string) time.Time {
-	ms, _ := strconv.ParseInt(digits, 10, 64)
-	return fromMS(ms)
 }
 
 // Entries returns all entries of cron that are registered, by key, in a round trip for 100 instances. Where foreign keys spoil instances, or

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/internal/ids"
 )
 
 // Dispatch is the record of a tick.
@@ -191,7 +193,7 @@ func (r *Runtime) Undispatched(ctx context.Context, instance, node, reason strin
 // ErrNotFound if there is no such entry, ErrState if what its job is made of was lost, until a process that declares the entry
 // has registered it again.
 func (s *Store) RunEntry(ctx context.Context, key string) (uuid.UUID, error) {
-	id := newID()
+	id := ids.New()
 	err := s.entry(ctx, "running an entry", key, func(instance string) error {
 		read, err := s.readEntries(ctx, instance, "", []string{key})
 		if err != nil {

@@ -1,11 +1,12 @@
 package store
 
 import (
-	"crypto/rand"
 	"strconv"
 	"sync"
 
 	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/internal/ids"
 )
 
 // Lane makes requests happen once. The requests of a lane are numbered and one of them is in flight at a time; the
@@ -54,14 +55,10 @@ func (l *Lane) Abandon() { *l = Lane{} }
 // request returns the lane's id and the number of the request to send: the same until settled is called.
 func (l *Lane) request() (uuid.UUID, string) {
 	if l.id == uuid.Nil {
-		l.id, l.number = newID(), 1
+		l.id, l.number = ids.New(), 1
 	}
 	return l.id, strconv.FormatUint(l.number, 10)
 }
 
 // settled is called with each answer, after which the next request is another one.
 func (l *Lane) settled() { l.number++ }
-
-// newID returns a random id, of the system's own randomness: an application may have given the uuid package another source (uuid.SetRand),
-// whose ids come again.
-func newID() uuid.UUID { return uuid.Must(uuid.NewRandomFromReader(rand.Reader)) }

@@ -238,6 +238,11 @@ func fromMS(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
+func parseMS(digits string) time.Time {
+	ms, _ := strconv.ParseInt(digits, 10, 64)
+	return fromMS(ms)
+}
+
 // snapshot makes a Job of what get.lua and list.lua return of it.
 func snapshot(instance string, id uuid.UUID, state State, score string, r *reader) Job {
 	j := Job{ID: id, Instance: instance, State: state}

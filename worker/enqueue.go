@@ -2,7 +2,6 @@ package worker
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stint-go/stint/internal/ids"
 	"github.com/stint-go/stint/store"
 )
 
@@ -129,14 +129,10 @@ func newJob(instance string, payload any, opts []EnqueueOption) (store.NewJob, e
 	if job.ID == uuid.Nil {
 		// Random, not ordered by time: the order of jobs is Redis' to make, their ids carry no clock, and the first digits
 		// of an id are enough to find it in a log again.
-		job.ID, job.Fresh = newID(), true
+		job.ID, job.Fresh = ids.New(), true
 	}
 	return job, nil
 }
-
-// newID returns a random id, of the system's own randomness: an application may have given the uuid package another source (uuid.SetRand),
-// whose ids come again.
-func newID() uuid.UUID { return uuid.Must(uuid.NewRandomFromReader(rand.Reader)) }
 
 // optioned returns a job of which only the options are known.
 func optioned(opts []EnqueueOption) (store.NewJob, error) {

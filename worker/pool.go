@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stint-go/stint/internal/ids"
 	"github.com/stint-go/stint/store"
 )
 
@@ -56,7 +57,7 @@ func newPool(run *process, name string, concurrency int, strict bool) *pool {
 		drained:  make(chan struct{}),
 	}
 	for range concurrency {
-		s := &slot{pool: p, worker: newID(), attempts: make(chan *attempt, 1)}
+		s := &slot{pool: p, worker: ids.New(), attempts: make(chan *attempt, 1)}
 		p.slots = append(p.slots, s)
 		p.byWorker[s.worker] = s
 		p.idle = append(p.idle, s)

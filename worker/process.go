@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/ids"
 	"github.com/stint-go/stint/internal/loop"
 	"github.com/stint-go/stint/store"
 )
@@ -60,7 +61,7 @@ func newProcess(ctx context.Context, sup *Supervisor, registered []*registration
 		trusted: cfg.Lease - cfg.Lease/10, // a tenth for the handler to hear of it
 		base:    context.WithoutCancel(ctx),
 		about: store.Process{
-			ID: newID(), Node: cfg.Node, Host: host, PID: os.Getpid(),
+			ID: ids.New(), Node: cfg.Node, Host: host, PID: os.Getpid(),
 			Since: time.Now().UTC().Truncate(time.Millisecond),
 		},
 		byInstance: make(map[string]*feed, len(registered)),
