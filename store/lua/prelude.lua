@@ -150,7 +150,9 @@ local function ranIn(record)
 end
 
 -- A job's latest run; false when it never ran. Its record is read, where it is not given, only if it is short.
-local function runOf(id, record) return live[runs] and call('HGET', runs, id) or ranIn(record or call('HGET', jobs, id)) end
+local function runOf(id, record)
+  return live[runs] and call('HGET', runs, id) or ranIn(record or call('HSTRLEN', jobs, id) <= SHORT + 29 and call('HGET', jobs, id))
+end
 
 -- The worker that holds a job, and its lease; nil if none does.
 local function holderOf(id)
