@@ -15,7 +15,8 @@ import (
 func auditCases() []Case {
 	return named(anAuditBuriesARecordInNoState, anAuditBuriesAJobWithoutARecord, anAuditLeavesWhatIsDoingOrHasEnded,
 		anAuditLeavesAJobInOneStateOnly, anAuditOfThousandsGoesByCursor, anAuditOfWhatIsWholeChangesNothing, whatAnAuditBuriesHasEnded,
-		whatAnAuditBuriesIsNobodys, whatAWorkerHoldsIsDoing, aJobThatTwoWorkersHoldIsThatOfTheLater)
+		whatAnAuditBuriesIsNobodys, whatAWorkerHoldsIsDoing, aJobThatTwoWorkersHoldIsThatOfTheLater,
+		aReapLeavesAJobThatTwoWorkersHoldToTheLater)
 }
 
 // audit goes through the whole instance and returns what was put right, in the order of ids.
@@ -240,6 +241,26 @@ func aJobThatTwoWorkersHoldIsThatOfTheLater(t *testing.T, e *Env) {
 	}
 	e.end(t, second, store.Complete)
 	e.Want(t, store.Done, first.Job.ID)
+}
+
+// Also before an audit: that the other's time is up does not make the job run a third time.
+func aReapLeavesAJobThatTwoWorkersHoldToTheLater(t *testing.T, e *Env) {
+	first := e.hold(t)
+	e.put(t, "ZADD", e.Key(instance, "todo"), int64(5e15+3), first.Job.ID[:])
+	second := e.claimOne(t)
+	e.Later(t, lease/2)
+	e.beat(t, store.Beat{Lease: second})
+	e.Later(t, lease/2+time.Second)
+	if m := e.Reap(t); len(m.Reaped) != 0 || m.Missing != 0 {
+		t.Errorf("reaped %+v", m)
+	}
+	if got := e.beat(t, store.Beat{Lease: first}, store.Beat{Lease: second}); got[0] != store.Lost || got[1] != store.Held {
+		t.Errorf("the heartbeats got %v, want lost and held", got)
+	}
+	e.Later(t, lease+time.Second)
+	if m := e.Reap(t); len(m.Reaped) != 1 || m.Reaped[0].Worker != second.Worker() {
+		t.Errorf("when both are gone: reaped %+v", m)
+	}
 }
 
 // Its worker, if it has one after all, has lost it; so has who asked for it to be cancelled.

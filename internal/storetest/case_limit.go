@@ -12,7 +12,7 @@ import (
 
 // GlobalLimit and Rate act inside the claim.
 func limitCases() []Case {
-	return named(aLimitCountsTheLeasesOfAllProcesses, aCrashLeaksNothingOfALimit, aFreedLimitWakesOne, aLimitedJobIsNotChargedAndKeepsItsPlace,
+	return named(aLimitCountsTheLeasesOfAllProcesses, aCrashLeaksNothingOfALimit, aFreedLimitWakesOne, whatHoldsNothingFreesALimitInTime, aLimitedJobIsNotChargedAndKeepsItsPlace,
 		aJobGivenBackAndTakenAgainFillsTheLimit, aLimitIsOfOneInstance, aRateSpacesClaims, aRateIsKeptOverTime, aRateChargesNothing,
 		aRateGoesOnWhenTheClockGoesBack, theNotesOfALimitGoWithIt)
 }
@@ -109,6 +109,23 @@ func aFreedLimitWakesOne(t *testing.T, e *Env) {
 		e.take(t, "the freed one", e.limited(1), 2, 1)
 		must(t, e.Store.DeleteInstance(t.Context(), instance, true))
 	}
+}
+
+// A worker that somebody added to the index counts until its time is up.
+func whatHoldsNothingFreesALimitInTime(t *testing.T, e *Env) {
+	w := uuid.New()
+	e.put(t, "ZADD", e.Key(instance, "doing"), 1, w[:])
+	e.Add(t, 1)
+	terms, all := e.limited(1), e.listeners(t, 1)
+	terms.Process = all[0].process
+	if out := e.Exchange(t, terms, store.Exchange{Claims: workers(1), Wait: true}); len(out.Leases) != 0 {
+		t.Errorf("claimed %d jobs beside it", len(out.Leases))
+	}
+	if m := e.reap(t, terms); len(m.Reaped) != 0 || m.Missing != 0 {
+		t.Errorf("reaped %+v", m)
+	}
+	e.wantWoken(t, "when its time is up", all, 0)
+	e.take(t, "then", terms, 1, 1)
 }
 
 func aLimitedJobIsNotChargedAndKeepsItsPlace(t *testing.T, e *Env) {

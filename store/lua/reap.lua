@@ -30,21 +30,27 @@ if grace > now + leaseFor then grace = now + leaseFor end -- time has gone back 
 local names = {}
 if now >= grace then names = call('ZRANGE', doing, '-inf', whole(now - 1), 'BYSCORE', 'LIMIT', 0, STEP) end
 local held, holders, ids, leases = look('HMGET', workers, names), {}, {}, {} -- a worker that holds nothing after all is only dropped
+local gone, ranOf = {}, {} -- workers whose mapping ends; what is known of the runs
 for i = 1, #names do
   if held[i] then
-    holders[#holders + 1], leases[#leases + 1], ids[#ids + 1] = names[i], held[i], sub(held[i], 1, 16)
+    local id = sub(held[i], 1, 16)
+    local ran = runOf(id) or ''
+    local other = match(ran, '^%d+ %d+ %d+ %d+ (.*)$')
+    gone[#gone + 1] = names[i]
+    if not other or other == names[i] or sub(call('HGET', workers, other) or '', 1, 16) ~= id then -- else another holds it, since then
+      holders[#holders + 1], leases[#leases + 1], ids[#ids + 1], ranOf[#ranOf + 1] = names[i], held[i], id, ran
+    end
   end
 end
 local far = call('ZRANGE', doing, '(' .. whole(now + leaseFor), '+inf', 'BYSCORE', 'LIMIT', 0, STEP)
 local expired = live[deadlines] and call('ZRANGE', deadlines, 1, stamp, 'BYSCORE', 'LIMIT', 0, STEP) or {}
-local ranOf, asked = look('HMGET', runs, ids), look('ZMSCORE', cancels, ids)
+local asked = look('ZMSCORE', cancels, ids)
 
 local newRuns, reasons, gaveUp, report = {}, {}, {}, {}
 local toTodo, toSuspects, toDead, toCancelled, over, back = {}, {}, {}, {}, {}, {}
 for i = 1, #ids do
   local id, worker, process = ids[i], holders[i], sub(leases[i], 25)
-  local ran = ranOf[i] or ranIn(call('HGET', jobs, id)) or ''
-  local attempt, crashes, place, started = match(ran, '^(%d+) (%d+) (%d+) (%d+) ')
+  local attempt, crashes, place, started = match(ranOf[i], '^(%d+) (%d+) (%d+) (%d+) ')
   local letter = 't'
   crashes = (tonumber(crashes) or 0) + 1
   if live[probes] and call('HGET', probes, process) == worker .. leases[i] then gaveUp[#gaveUp + 1] = process end
@@ -122,7 +128,7 @@ if period > 0 then call('HSET', meta, 'reaped', stamp, 'grace', whole(grace)) en
 tell(over, wanted(over, now))
 for set, list in pairs(shut) do drop('ZREM', set, list) end
 drop('ZREM', doing, names)
-drop('HDEL', workers, holders)
+drop('HDEL', workers, gone)
 drop('HDEL', probes, gaveUp)
 drop('ZREM', cancels, ids)
 drop('ZREM', deadlines, expired)
@@ -137,7 +143,7 @@ erase(erased)
 drop('ZREM', awaited, lapsed)
 drop('HDEL', locks, past)
 drop('ZREM', windows, past)
-if #ids > 0 and not paused then
+if #names > 0 and not paused then
   wake(claimable)
 else
   drop('ZREM', waiting, silent) -- processes that died while they waited
