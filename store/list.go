@@ -149,7 +149,7 @@ func (s *Store) list(ctx context.Context, f Filter, at *cursor, limit int, room 
 	return more, full, err
 }
 
-// cursor is the last job that was looked at for a page.
+// cursor is the last member of a set that was looked at for a page: a job, or in doing a worker.
 type cursor struct {
 	instance  string
 	place     int // in listed
