@@ -312,7 +312,7 @@ if room > 0 and not notes[1] then
   add('ZADD', dead, buried)
   grow(runs, runsOf)
   grow(workers, mapped)
-  if f > 0 and not live[doing] then -- in the large form, which it keeps then: in the small one each worker would be searched for
+  if f > 0 and not live[doing] then -- in the large form, which it keeps until it is loaded again: in the small one each worker would be searched for
     call('ZADD', doing, '0', string.rep(' ', 65))
     add('ZADD', doing, doings)
     call('ZREM', doing, string.rep(' ', 65))
