@@ -12,7 +12,8 @@ import (
 
 // GlobalLimit and Rate act inside the claim.
 func limitCases() []Case {
-	return named(aLimitCountsTheLeasesOfAllProcesses, aCrashLeaksNothingOfALimit, aFreedLimitWakesOne, whatHoldsNothingFreesALimitInTime, aLimitedJobIsNotChargedAndKeepsItsPlace,
+	return named(aLimitCountsTheLeasesOfAllProcesses, aCrashLeaksNothingOfALimit, aFreedLimitWakesOne, whatHoldsNothingFreesALimitInTime,
+		aLimitedJobIsNotChargedAndKeepsItsPlace,
 		aJobGivenBackAndTakenAgainFillsTheLimit, aLimitIsOfOneInstance, aRateSpacesClaims, aRateIsKeptOverTime, aRateChargesNothing,
 		aRateGoesOnWhenTheClockGoesBack, theNotesOfALimitGoWithIt)
 }
