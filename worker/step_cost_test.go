@@ -41,7 +41,7 @@ func TestACommitCostsOneRequestAndAReplayNone(t *testing.T) {
 }
 
 func TestThousandsOfParkedJobsCostAnIdleProcessNextToNothing(t *testing.T) {
-	n := redistest.Size(500, 10_000)
+	n, most := redistest.Size(1000, 10_000), redistest.Size(500, 600) // an idle process alone has some 450
 	sleeper := func(ctx context.Context, _ none) error { return worker.Sleep(ctx, "nap", 1000*time.Hour) }
 	waiter := parentOf("nobody", none{}) // whom nobody serves
 	for name, handler := range map[string]func(context.Context, none) error{"until a time": sleeper, "for a child": waiter} {
@@ -60,7 +60,7 @@ func TestThousandsOfParkedJobsCostAnIdleProcessNextToNothing(t *testing.T) {
 				}
 				before := r.fault.Seen()
 				settle(10 * time.Minute) // each open child is looked at once
-				if got := r.fault.Seen() - before; got > 600 {
+				if got := r.fault.Seen() - before; got > most {
 					t.Errorf("%d commands in ten minutes", got)
 				} else {
 					t.Logf("%d jobs cost %d commands in ten minutes", n, got)
